@@ -3,9 +3,9 @@
 //! `cargo run -p burn-dp-accountant --example sweep_accountant -- --json FILE [--count N] [--seed S]`
 //!
 //! The defaults cover q in 1e-7..1, σ in 0.1..1000, up to 1e7 steps and δ in 1e-15..1e-2 with 1,760
-//! configurations, one after the other; `--only 3,17` computes some of them. A configuration fails
-//! if its bracket is wider than 1e-4 (relative) or takes more than one second of processor time;
-//! the program then ends with status 1.
+//! configurations, one after another; `--only 3,17` computes some of them. A configuration fails if
+//! its bracket is wider than 1e-4 (relative) or takes more than one second of processor time; the
+//! program then ends with status 1.
 
 use std::time::Instant;
 

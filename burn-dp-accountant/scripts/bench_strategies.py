@@ -5,7 +5,7 @@ Install:  pip install jax-privacy==2.0.0 numpy
 Run:      cargo build -p burn-dp-accountant --features cli
           python burn-dp-accountant/scripts/bench_strategies.py target/debug/burn-dp-accountant
 
-Both search on the same machine, one after the other. The seconds of the program contain its start;
+Both search on the same machine, one after another. The seconds of the program contain its start;
 the seconds of jax_privacy are of the second of two calls, after compilation. The losses of both
 results are computed here, from the strategies alone. Prints a Markdown table.
 """

@@ -11,7 +11,7 @@ use crate::relation::NeighboringRelation;
 ///
 /// - `upper` is a guarantee. It is infinite (δ: 1) if the method proves no upper bound.
 /// - `lower` is never above the true value. It is 0 if the method proves no lower bound.
-/// - `estimate` is the best known value, inside of `[lower, upper]`. It is not a guarantee.
+/// - `estimate` is the best known value, within `[lower, upper]`. It is not a guarantee.
 ///
 /// | accountant | `lower` | `upper` | `estimate` |
 /// |---|---|---|---|
@@ -49,7 +49,7 @@ pub trait Accountant {
     /// # Errors
     ///
     /// Returns [`AccountantError::Unsupported`] if the method has no answer for one of the events,
-    /// and [`AccountantError::InvalidArgument`] if a parameter is outside of its domain.
+    /// and [`AccountantError::InvalidArgument`] if a parameter is outside its domain.
     fn new<'a>(
         events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
         relation: NeighboringRelation,

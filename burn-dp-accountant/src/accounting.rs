@@ -1,12 +1,12 @@
 //! # Accounting
 //!
-//! What the numbers mean, and which accountant to use.
+//! The meaning of the numbers, and the choice of an accountant.
 //!
 //! ## The guarantee
 //!
-//! A training is (ε, δ)-differentially private if, for every two neighboring data sets and every
-//! set of outcomes, `P[M(D) ∈ S] <= e^ε P[M(D') ∈ S] + δ`. Three terms belong to the number, and a
-//! [`PrivacyStatement`](crate::PrivacyStatement) always states them:
+//! A training run is (ε, δ)-differentially private if, for every two neighboring data sets and
+//! every set of outcomes, `P[M(D) ∈ S] <= e^ε P[M(D') ∈ S] + δ`. Three terms belong to the number,
+//! and a [`PrivacyStatement`](crate::PrivacyStatement) always states them:
 //!
 //! - The **unit** that is hidden ([`UnitOfPrivacy`](crate::UnitOfPrivacy)): one example, or all
 //!   examples of one user.
@@ -25,11 +25,10 @@
 //! - [`PldAccountant`](crate::PldAccountant): a certified bracket `[lower, upper]` that contains
 //!   the true ε. For guarantees.
 //! - [`GdpAccountant`](crate::GdpAccountant): closed forms for Gaussian releases without sampling.
-//! - [`RdpAccountant`](crate::RdpAccountant): an upper bound, typically 5 to 15 % too large, and
-//!   far more for small sampling probabilities. For hyperparameter search and zero-concentrated
-//!   events.
+//! - [`RdpAccountant`](crate::RdpAccountant): an upper bound, typically 5 to 15% too large, and far
+//!   more for small sampling probabilities. For hyperparameter search and zero-concentrated events.
 //! - [`ExactAccountant`](crate::ExactAccountant): the true ε to nine digits, in about a
-//!   millisecond, and up to seconds if a few rare losses decide. Its error is estimated, not
+//!   millisecond, and up to seconds if a few rare losses dominate. Its error is estimated, not
 //!   proven. For searches and comparisons.
 //!
 //! - [`MonteCarloAccountant`](crate::MonteCarloAccountant): a bound from random privacy losses, for
@@ -42,14 +41,14 @@
 //!
 //! ## What the bracket contains
 //!
-//! `upper` is the number to report. Between `lower` and `upper` lie the error of the grid, the
-//! truncation of the privacy loss, the wrap-around of the transform, and the rounding of every
-//! operation. The grid is refined until the relative width is at most 1e-4, and further as long as
-//! that costs only milliseconds, within limits on memory. If that does not suffice (a few steps
-//! with a tiny sampling probability, where nearly all of the loss is one value), a note says so and
-//! the bracket stays valid.
+//! `upper` is the number to report. The gap between `lower` and `upper` covers the error of the
+//! grid, the truncation of the privacy loss, the wrap-around of the transform, and the rounding of
+//! every operation. The grid is refined until the relative width is at most 1e-4, and further as
+//! long as this takes only milliseconds, within limits on memory. If this is not sufficient (a few
+//! steps with a tiny sampling probability, where nearly all of the loss is one value), a note says
+//! so and the bracket stays valid.
 //!
-//! ## What is known for which event
+//! ## Known results for each event
 //!
 //! | event | add or remove one, replace special | replace one |
 //! |---|---|---|
@@ -76,34 +75,34 @@
 //!   of cyclic Poisson sampling, or, with one band, the allocation of bins or the Poisson sampling
 //!   of a minimum separation. Bins of several bands are an allocation to as many bins as do not
 //!   share noise. The answer is exact if the sensitivity of the strategy is, and otherwise an upper
-//!   bound: see [`correlated_noise`](crate::correlated_noise). A simulation has the amplification
-//!   of several bands.
+//!   bound: see [`correlated_noise`](crate::correlated_noise). A simulation includes the
+//!   amplification of several bands.
 //! - Poisson sampling under replace-one: the proof is next to the dominating pair in the source.
 //! - Fixed-size sampling, with and without replacement: add-or-remove-one is an error, because the
 //!   size of the data set is fixed. Replace-special is analyzed as replace-one. Without replacement
 //!   the lower end comes from a data set that attains it.
 //! - Truncated Poisson sampling: a cut batch changes by two contributions, because the unit
-//!   displaces another one, with the probability that the unit is in a cut batch. The lower end is
-//!   the data set whose other units contribute nothing. ε stays finite where the cap is the mean.
-//!   Several examples of a unit (add-or-remove-one): up to twice as many contributions as it has
-//!   drawn examples if the batch may be cut, and as many as drawn otherwise.
+//!   displaces another one, with the probability that the unit is in a cut batch. The lower end
+//!   comes from the data set whose other units contribute nothing. ε stays finite where the cap is
+//!   the mean. Several examples of a unit (add-or-remove-one): up to twice as many contributions as
+//!   it has drawn examples if the batch may be cut, and as many as drawn otherwise.
 //! - Random allocation (balls in bins): the likelihood ratio is a mean of log-normal variables,
 //!   bounded from both sides in convex order. The same bins in all epochs are one event; new bins
-//!   in each epoch compose. Several steps of an epoch are bounded by blocks with one step each.
+//!   in each epoch compose. Several steps in an epoch are bounded by blocks with one step each.
 //! - Gaussian mixture: exact if all means are on one side of one line, as the number of drawn
 //!   examples of one unit ([`DpEvent::poisson_sampled_examples`](crate::DpEvent)). Otherwise the
-//!   component is counted as known.
+//!   component is assumed to be known.
 //! - Patterned Gaussian releases (minimum separation, bins and cyclic sampling with correlated
 //!   noise): the pattern as part of the outcome is certified. Cyclic Poisson sampling keeps its
-//!   amplification; the other patterns have it in the simulation only.
+//!   amplification; for the other patterns, only the simulation includes it.
 //! - Repeat-and-select with a Poisson number of runs uses the certified δ of one run in place of
-//!   its Rényi bound, which makes ε 15 to 22 % smaller.
+//!   its Rényi bound, which makes ε 15 to 22% smaller.
 //!
-//! ## Which accountant takes which event
+//! ## Events that each accountant supports
 //!
 //! Under add-or-remove-one, and replace-one for fixed sizes. "yes" is an answer, which may be a
-//! bound; "no" is an error. [`PrivacyLedger`](crate::PrivacyLedger) takes every event that one of
-//! the first four takes.
+//! bound; "no" is an error. [`PrivacyLedger`](crate::PrivacyLedger) supports every event that one
+//! of the first four supports.
 //!
 //! | event | pld | rdp | exact | gdp | monte carlo |
 //! |---|---|---|---|---|---|
@@ -131,10 +130,11 @@
 //!
 //! Random participations with correlated noise of several bands have no tight certified analysis. A
 //! ledger whose header has a [`Simulation`](crate::Simulation), and a
-//! [`Calibration`](crate::Calibration) with one, draw privacy losses of the whole composition, and
-//! the bracket stays one: the lower end is certified, the upper end is the smaller of both. The
-//! method and the notes say which, with the seed and the failure probability, which is part of δ
-//! and covers all answers together. Where the certified analysis is tight, nothing is simulated.
+//! [`Calibration`](crate::Calibration) with one, draw privacy losses of the whole composition. The
+//! result is still a bracket: the lower end is certified, and the upper end is the smaller of the
+//! two bounds. The method and the notes say which one it is, with the seed and the failure
+//! probability, which is part of δ and covers all answers together. Where the certified analysis is
+//! tight, nothing is simulated.
 //!
 //! - Balls in bins, any strategy: the losses follow from the inner products of the bins. They are
 //!   drawn from the square or the cube of the likelihood ratio, whose terms have a proven bound.
@@ -142,16 +142,16 @@
 //!   certified: 5.38) at δ = 1e-6, and by 5.55 (5.46, 6.80) at δ = 1e-8.
 //! - Fresh bins and a minimum separation: all steps are drawn, from the losses themselves, so that
 //!   δ needs about `60 / δ` samples.
-//! - Everything is an upper bound also if contributions depend on earlier outputs; the proof stands
-//!   in the source (`monte_carlo/correlated.rs`). Under replace-one, two opposite
-//!   contributions are drawn.
+//! - Everything is an upper bound even if contributions depend on earlier outputs; the proof is in
+//!   the source (`monte_carlo/correlated.rs`). Under replace-one, two opposite contributions are
+//!   drawn.
 //!
 //! ## Releases that depend on earlier ones
 //!
 //! The ledger composes releases that were fixed in advance, or whose parameters are public. If
-//! noise, sampling or the number of releases follow from released values, ask a
-//! [`PrivacyFilter`](crate::PrivacyFilter) before each release: it refuses what would exceed the
-//! budget. [`PrivacyOdometer`](crate::PrivacyOdometer) has no budget and costs more.
+//! noise, sampling, or the number of releases depend on released values, check each release with a
+//! [`PrivacyFilter`](crate::PrivacyFilter) first: it rejects releases that would exceed the budget.
+//! [`PrivacyOdometer`](crate::PrivacyOdometer) has no budget and costs more.
 //!
 //! ## Several units, several statements
 //!
@@ -166,6 +166,6 @@
 //! budget and rounds to the safe side: the certified upper end at the returned value was computed
 //! and meets the budget.
 //!
-//! A search for hyperparameters on private data is itself a release: see the module
+//! A hyperparameter search on private data is itself a release; see the module
 //! [`search`](crate::search). The best of several runs must not be reported as one run.
 //! [`RunPlan`](crate::RunPlan) plans a large run from small ones.

@@ -15,18 +15,18 @@ use crate::rdp::RdpAccountant;
 use crate::relation::NeighboringRelation;
 use crate::rounded::Rounded;
 
-/// Shift (inverse noise multiplier) of a sampled release from which privacy loss distributions take
-/// seconds.
+/// Shift (inverse noise multiplier) of a sampled release above which privacy loss distributions
+/// take seconds.
 const LARGEST_QUICK_SHIFT: f64 = 20.0;
 /// The same for Laplace noise.
 const LARGEST_LAPLACE_SHIFT: f64 = 1e3;
-/// ε from which the width of a bracket has no practical meaning.
+/// ε above which the width of a bracket has no practical meaning.
 const MEANINGLESS_EPSILON: f64 = 1e3;
 
 /// Returns ε at `delta` of `events`.
 ///
-/// That is the certified bracket by privacy loss distributions with the exact value as its
-/// estimate; a closed form for Gaussian releases alone; and Rényi divergences if nothing else is
+/// This is the certified bracket from privacy loss distributions with the exact value as its
+/// estimate; a closed form if all releases are Gaussian; and Rényi divergences if nothing else is
 /// known or if the noise is too small to protect anybody.
 pub(crate) fn epsilon_of_events<'a>(
     events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
@@ -62,7 +62,7 @@ pub(crate) fn epsilon_of_events<'a>(
         return Ok(answer);
     }
     let mut answer = PldAccountant::of(pairs.clone()).epsilon(delta)?;
-    // The Rényi bound may be the better upper end if the bracket could not be narrowed.
+    // The Rényi bound may be the better upper end if the bracket was not narrowed.
     if pairs.infinite.is_none()
         && !answer.notes.is_empty()
         && let Ok(rdp) = rdp()
@@ -71,7 +71,7 @@ pub(crate) fn epsilon_of_events<'a>(
         answer = if answer.lower <= rdp.upper {
             Epsilon { lower: answer.lower, notes: answer.notes, ..rdp }
         } else {
-            // A bound is wrong: no bound is given.
+            // A bound is wrong, so no bound is returned.
             let (low, high) = (answer.lower, rdp.upper);
             let reason = format!(
                 "the bounds contradict each other: {low:e} from below by privacy loss \
@@ -114,7 +114,7 @@ pub(crate) fn epsilon_with_simulation<'a>(
         return Ok(certified);
     }
     if found.upper < certified.lower {
-        // The simulation failed, or a bound is wrong: the larger one is safe.
+        // The simulation failed, or a bound is wrong; the larger one is safe.
         certified.notes.push(format!(
             "the simulated upper end {:e} is below the certified lower end and is not used",
             found.upper
@@ -176,7 +176,7 @@ fn exact_epsilon(pairs: &DominatingPairs, delta: f64, effort: Effort) -> Option<
 ///
 /// Gaussian releases compose to one Gaussian (Dong, Roth, Su 2022, Corollary 2). One sampled
 /// release is the Gaussian at the δ over `q` (Balle, Barthe, Gaboardi 2018, Theorem 2), where the
-/// direction "remove" decides (Zhu, Dong, Wang 2022, Theorem 11).
+/// direction "remove" dominates (Zhu, Dong, Wang 2022, Theorem 11).
 fn closed_form(pairs: &DominatingPairs, delta: f64) -> Option<Epsilon> {
     if pairs.infinite.is_some() || pairs.mass_at_infinity > 0.0 || pairs.total_variation > 0.0 {
         return None;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::check_delta;
 use crate::error::AccountantError;
 
-/// A privacy budget `(ε, δ)`: the most that a training may spend.
+/// A privacy budget `(ε, δ)`: the maximum that a training run may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Budget {

@@ -51,12 +51,13 @@ pub struct Comparison {
 
 impl PrivacyStatement {
     /// Compares the guarantees with another statement at every δ that both have. A comparison at
-    /// one δ does not decide about another: the curves of two mechanisms can cross.
+    /// one δ does not determine the result at another one, because the curves of two mechanisms can
+    /// cross.
     ///
     /// # Errors
     ///
     /// Returns [`AccountantError::Mismatch`] if the units of privacy or the neighboring relations
-    /// differ, or no δ is in both: such numbers say nothing about each other.
+    /// differ, or no δ is in both, because the numbers are then not comparable.
     pub fn compare(&self, other: &Self) -> Result<Vec<Comparison>, AccountantError> {
         let mismatch = |what: &str, one: &dyn fmt::Display, two: &dyn fmt::Display| {
             let reason = format!(

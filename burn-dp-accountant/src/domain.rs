@@ -2,7 +2,8 @@
 
 use crate::error::AccountantError;
 
-/// Checks `0 < delta < 1`. Subnormal numbers are refused too: their logarithm is inaccurate.
+/// Checks `0 < delta < 1`. Subnormal numbers are also rejected, because their logarithm is
+/// inaccurate.
 pub(crate) fn check_delta(delta: f64) -> Result<(), AccountantError> {
     if (f64::MIN_POSITIVE..1.0).contains(&delta) {
         Ok(())

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rounded::Rounded;
 
-/// How an ε was computed.
+/// The method that computed an ε.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -19,9 +19,9 @@ pub enum Method {
     Pld,
     /// Closed form of Gaussian releases.
     ClosedForm,
-    /// Certified bracket by privacy loss distributions, with an exact estimate inside of it.
+    /// Certified bracket from privacy loss distributions, with an exact estimate within it.
     Exact,
-    /// Numerical inversion alone: an exact estimate without a guarantee.
+    /// Only numerical inversion: an exact estimate without a guarantee.
     Inversion,
     /// Random privacy losses: a bound with a failure probability that is part of δ.
     MonteCarlo,
@@ -41,7 +41,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// ε at one δ: a bracket that contains the true value, and the best estimate inside of it.
+/// ε at one δ: a bracket that contains the true value, and the best estimate within it.
 ///
 /// [`Display`](fmt::Display) prints `upper`, rounded up to six digits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,10 +55,10 @@ pub struct Epsilon {
     /// Upper bound of the true ε. Infinite if nothing is guaranteed; `notes` says why.
     #[serde(with = "finite_or_text")]
     pub upper: f64,
-    /// Best estimate, inside of `[lower, upper]`. It is not a guarantee.
+    /// Best estimate, within `[lower, upper]`. It is not a guarantee.
     #[serde(with = "finite_or_text")]
     pub estimate: f64,
-    /// How it was computed.
+    /// The method that computed it.
     pub method: Method,
     /// Best Rényi order, for [`Method::Rdp`].
     pub order: Option<f64>,
@@ -100,7 +100,7 @@ impl fmt::Display for Epsilon {
     }
 }
 
-/// δ at one ε: a bracket that contains the true value, and the best estimate inside of it.
+/// δ at one ε: a bracket that contains the true value, and the best estimate within it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DeltaBracket {
@@ -110,7 +110,7 @@ pub struct DeltaBracket {
     pub lower: f64,
     /// Upper bound of the true δ; 1 if the method proves none.
     pub upper: f64,
-    /// Best estimate, inside of `[lower, upper]`. It is not a guarantee.
+    /// Best estimate, within `[lower, upper]`. It is not a guarantee.
     pub estimate: f64,
     /// Caveats: why nothing is guaranteed, or why the bracket is wide.
     pub notes: Vec<String>,

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Why there is no answer. Each message names the value and a way out.
+/// The reason why there is no answer. Each message names the value and a remedy.
 #[non_exhaustive]
 pub enum AccountantError {
-    /// An argument is outside of its domain.
+    /// An argument is outside its domain.
     InvalidArgument {
         /// Name of the argument, as in the signature.
         name: &'static str,
@@ -22,7 +22,7 @@ pub enum AccountantError {
     },
     /// No parameter in the searched range meets the budget.
     Infeasible {
-        /// What was searched, and why nothing was found.
+        /// The search, and the reason why it found nothing.
         reason: String,
     },
     /// A ledger or statement has a format that this version cannot read or write.
@@ -32,9 +32,9 @@ pub enum AccountantError {
         /// The error of the JSON parser, if there is one.
         source: Option<serde_json::Error>,
     },
-    /// Releases would exceed the budget of a filter. They must not be made.
+    /// Releases would exceed the budget of a filter. They must not take place.
     BudgetExceeded {
-        /// The releases, the budget, and what is used of it.
+        /// The releases, the budget, and the used part of it.
         reason: String,
     },
     /// Two ledgers cannot be merged, or two statements cannot be compared.
@@ -51,7 +51,7 @@ pub enum AccountantError {
     },
     /// The operating system provides no entropy. There is no weaker fallback.
     Entropy {
-        /// What the operating system said.
+        /// The message of the operating system.
         reason: String,
     },
     /// The numerical method did not reach its accuracy, and there is no valid looser answer.
@@ -79,7 +79,7 @@ impl AccountantError {
     }
 }
 
-/// The message: what a `main` that returns the error prints.
+/// The message, because a `main` that returns the error prints it.
 impl fmt::Debug for AccountantError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

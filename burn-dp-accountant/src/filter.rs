@@ -16,8 +16,9 @@ const ROUNDING: f64 = 1e-11;
 ///
 /// The composition theorems of the ledger cover releases that were fixed before the first one.
 /// Where noise multipliers, sampling probabilities or the decision to stop follow from released
-/// values, use a filter: it refuses the release that would exceed the budget, before it is made.
-/// What it admitted is `(ε, δ)`-differentially private, whatever the choices were.
+/// values, use a filter: it rejects a release that would exceed the budget, before the release
+/// takes place. The admitted releases are `(ε, δ)`-differentially private, whatever the choices
+/// were.
 ///
 /// - [`renyi`](Self::renyi): all releases with a Rényi bound of one order that is fixed in advance.
 ///   If the sum of the divergences of the admitted releases never exceeds `B`, the whole is
@@ -27,9 +28,9 @@ const ROUNDING: f64 = 1e-11;
 /// - [`gaussian`](Self::gaussian): Gaussian releases without sampling. If the sum of `μ²` never
 ///   exceeds `B²`, the whole is `B`-Gaussian private (Smith and Thakurta 2022), which is tight.
 ///
-/// A filter counts everything that is released: make one for the whole life of the data. A run with
-/// correlated noise is counted as a whole, by
-/// [`without_correlation`](DpEvent::without_correlation); its single steps are refused.
+/// A filter counts everything that is released, so create one for the whole lifetime of the data. A
+/// run with correlated noise is counted as a whole, with
+/// [`without_correlation`](DpEvent::without_correlation); its single steps are rejected.
 ///
 /// # Example
 ///
@@ -55,7 +56,7 @@ pub struct PrivacyFilter {
     spent: f64,
 }
 
-/// What is added up.
+/// The quantity that is added up.
 #[derive(Debug, Clone, Copy)]
 enum Measure {
     /// The Rényi divergence of this order.
@@ -88,7 +89,7 @@ impl Measure {
 }
 
 impl PrivacyFilter {
-    /// Creates a filter by the Rényi divergence of `order`.
+    /// Creates a filter based on the Rényi divergence of `order`.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl PrivacyFilter {
         Ok(Self { budget, relation, measure, most, spent: 0.0 })
     }
 
-    /// Creates a filter by the Rényi divergence of the best order for a planned training. The
+    /// Creates a filter based on the Rényi divergence of the best order for planned training. The
     /// releases may then differ from the plan.
     ///
     /// # Errors
@@ -168,21 +169,20 @@ impl PrivacyFilter {
         Ok(Self { budget, relation, measure, most: low * low, spent: 0.0 })
     }
 
-    /// Admits `count` releases of `event`, which are then counted, or refuses all of them. Call it
-    /// before the release; a refusal leaves the filter as it was, so that a cheaper release may
-    /// follow.
+    /// Admits `count` releases of `event`, which are then counted, or rejects all of them. Call it
+    /// before the release; a rejection does not change the filter, so a cheaper release may follow.
     ///
     /// # Errors
     ///
     /// Returns [`AccountantError::BudgetExceeded`] if the releases would exceed the budget,
     /// [`AccountantError::Unsupported`] if the filter cannot measure the event, and
-    /// [`AccountantError::InvalidArgument`] if a parameter is outside of its domain. The release
-    /// must not be made after any of these.
+    /// [`AccountantError::InvalidArgument`] if a parameter is outside its domain. After any of
+    /// these errors, the release must not take place.
     pub fn admit(&mut self, event: &DpEvent, count: u64) -> Result<(), AccountantError> {
         event.validate()?;
         let cost = self.measure.cost(event, count, self.relation)?;
         let spent = (self.spent + cost) * (1.0 + f64::EPSILON);
-        // What is not a number is refused.
+        // NaN is rejected.
         if spent.is_nan() || spent > self.most {
             let reason = format!(
                 "{count} x {event} would use {:.4} of the budget (epsilon = {}, delta = {:e}), of \
@@ -205,7 +205,7 @@ impl PrivacyFilter {
         self.budget
     }
 
-    /// Returns the share of the budget that is left, from 0 to 1.
+    /// Returns the remaining share of the budget, from 0 to 1.
     pub fn remaining(&self) -> f64 {
         (1.0 - self.spent / self.most).clamp(0.0, 1.0)
     }
@@ -227,8 +227,8 @@ pub struct PrivacyOdometer {
 }
 
 impl PrivacyOdometer {
-    /// Creates an odometer at `delta` by the Rényi divergence of `order`, which must not depend on
-    /// outputs.
+    /// Creates an odometer at `delta` based on the Rényi divergence of `order`, which must not
+    /// depend on outputs.
     ///
     /// # Errors
     ///
@@ -249,7 +249,7 @@ impl PrivacyOdometer {
     /// # Errors
     ///
     /// Returns [`AccountantError::Unsupported`] if the event has no Rényi bound, and
-    /// [`AccountantError::InvalidArgument`] if a parameter is outside of its domain.
+    /// [`AccountantError::InvalidArgument`] if a parameter is outside its domain.
     pub fn record(&mut self, event: &DpEvent, count: u64) -> Result<(), AccountantError> {
         let measure = Measure::Renyi { order: self.order };
         match event.validate().and_then(|()| measure.cost(event, count, self.relation)) {
@@ -264,7 +264,7 @@ impl PrivacyOdometer {
         }
     }
 
-    /// Returns the bound of the privacy loss so far; infinite if it is not known.
+    /// Returns the bound on the privacy loss so far; infinite if it is not known.
     pub fn epsilon(&self) -> f64 {
         if self.spent == 0.0 {
             return 0.0;
@@ -311,7 +311,7 @@ mod tests {
         let all = PldAccountant::new([(&step, admitted)], RELATION).unwrap();
         let all = all.epsilon(1e-5).unwrap();
         assert!(all.upper <= 2.0 && all.upper > 1.5, "{admitted}: {all:?}");
-        // A cheaper release still fits, and a refusal changes nothing.
+        // A cheaper release still fits, and a rejection changes nothing.
         let before = filter.remaining();
         let error = filter.admit(&step, 1).unwrap_err();
         assert!(matches!(error, AccountantError::BudgetExceeded { .. }), "{error}");

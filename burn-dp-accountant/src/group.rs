@@ -12,7 +12,7 @@ use crate::gdp::gaussian_bracket;
 use crate::monte_carlo::Simulation;
 use crate::relation::NeighboringRelation;
 
-/// Largest number of steps of the search.
+/// Maximum number of steps in the search.
 const MAX_STEPS: usize = 60;
 
 /// The guarantee for several units at once.
@@ -28,9 +28,9 @@ pub struct GroupEpsilon {
 /// Returns ε at `delta` of `events` for data sets that differ in `units` units.
 ///
 /// Gaussian releases have a closed form: `kμ`-GDP (Dong, Roth, Su 2022, Theorem 6). Otherwise the
-/// path over `k - 1` data sets gives `(kε, δ (1 + e^ε + ... + e^{(k-1)ε}))` (Vadhan 2017, Lemma
+/// path over `k - 1` data sets yields `(kε, δ (1 + e^ε + ... + e^{(k-1)ε}))` (Vadhan 2017, Lemma
 /// 2.2) for every ε; the smallest fixed point over ε is returned. Truncated Poisson sampling has no
-/// bound if units are added or removed: every unit more changes how often the others are cut.
+/// bound if units are added or removed: every additional unit changes how often the others are cut.
 pub(crate) fn group_epsilon<'a>(
     events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
     relation: NeighboringRelation,
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_group_that_changes_how_often_draws_are_cut_is_refused() {
-        // The true ε of two units is at least 16.3: with both, one of twelve is left out.
+        // The true ε of two units is at least 16.3: with both units, one of twelve is left out.
         let cut = DpEvent::TruncatedPoissonSampled {
             sampling_probability: 1.0,
             dataset_size: 10,

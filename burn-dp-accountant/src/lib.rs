@@ -1,7 +1,7 @@
 //! Privacy accounting for differentially private training.
 //!
-//! A mechanism describes what it released as [`DpEvent`]s in a [`PrivacyLedger`]. Accountants turn
-//! the events into ε at a δ. The crate has no tensor dependency and can be used without `burn-dp`.
+//! A mechanism describes its releases as [`DpEvent`]s in a [`PrivacyLedger`]. Accountants turn the
+//! events into ε at a δ. The crate has no tensor dependency and can be used without `burn-dp`.
 //!
 //! - **ε is a certified bracket** ([`Epsilon`]): `upper` is a guarantee, `lower` shows how tight it
 //!   is, and `estimate` is the best known value. If nothing is guaranteed, `upper` is infinite and
@@ -34,7 +34,7 @@
 //! # Ok::<(), burn_dp_accountant::AccountantError>(())
 //! ```
 //!
-//! # Where to find what
+//! # Overview
 //!
 //! | task | items |
 //! |---|---|
@@ -56,16 +56,16 @@
 //! | compare guarantees | [`PrivacyStatement::compare`], [`Comparison`] |
 //! | measure a lower bound on ε | [`audit`] |
 //!
-//! The page [`accounting`] explains what each number means and which accountant to use.
+//! The page [`accounting`] explains the meaning of each number and the choice of an accountant.
 //!
 //! # Modules
 //!
-//! Imports run downwards only, from the first row to the last:
+//! Modules import only from modules in later rows:
 //!
 //! | module | content |
 //! |---|---|
-//! | `comparison` | which of two statements is stronger |
-//! | `statement`, `tan` | the privacy statement, plans by the total amount of noise |
+//! | `comparison` | the stronger of two statements |
+//! | `statement`, `tan` | the privacy statement, plans based on the total amount of noise |
 //! | `audit` | lower bounds on ε from measured scores |
 //! | `search` | a random number of runs |
 //! | `ledger`, `calibration`, `filter` | the record of releases, searches within a budget |
@@ -76,7 +76,7 @@
 //! | `accountant` | their common trait |
 //! | `saddle` | cumulants, saddle points, contours |
 //! | `lattice` | privacy losses on a grid |
-//! | `dominating_pairs` | from events to pairs of distributions |
+//! | `dominating_pairs` | the translation of events into pairs of distributions |
 //! | `split`, `budget`, `event`, `epsilon` | data: splits of noise, budgets, events, answers |
 //! | `correlated_noise` | strategies of correlated noise, their errors and sensitivities |
 //! | `math`, `domain`, `relation`, `rounded`, `atomic_file`, `threads`, `error` | numerics, checks, texts, files, threads, errors |

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The neighboring relation: which two data sets the mechanism must hide from each other.
+/// The neighboring relation: the pairs of data sets that the mechanism must make indistinguishable.
 ///
 /// A noise multiplier is always the standard deviation of the noise over the largest norm `C` (the
 /// clipping threshold) that *one unit* can contribute to the released sum. The relation determines

@@ -31,7 +31,7 @@ enum Side {
     Nearest,
 }
 
-/// Significant digits unless others are asked for.
+/// Default number of significant digits.
 const DIGITS: usize = 6;
 
 impl Rounded {
@@ -56,7 +56,7 @@ impl Rounded {
         self
     }
 
-    /// Leaves out zeros at the end.
+    /// Removes trailing zeros.
     pub fn shortest(mut self) -> Self {
         self.shortest = true;
         self

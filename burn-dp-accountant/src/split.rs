@@ -15,7 +15,7 @@ use crate::event::DpEvent;
 pub struct AdaptiveClippingSplit {
     /// Noise multiplier of the whole release.
     pub noise_multiplier: f64,
-    /// Noise multiplier `z_Δ` of the gradient alone; larger than the whole multiplier.
+    /// Noise multiplier `z_Δ` of only the gradient; larger than the whole multiplier.
     pub update_noise_multiplier: f64,
     /// Standard deviation `σ_b` of the noise on each count. A count of bits shifted to ±½ has
     /// sensitivity ½.
@@ -92,7 +92,7 @@ impl AdaptiveClippingSplit {
 
 /// Returns the noise multiplier of the one Gaussian release that is equivalent to releases of
 /// groups `(clipping threshold, noise standard deviation)`: `(Σ (C_h/σ_h)²)^(-1/2)`. Exact; `L`
-/// equal groups give `σ/√L`.
+/// equal groups result in `σ/√L`.
 ///
 /// # Errors
 ///

@@ -28,7 +28,7 @@ pub struct PrivacyStatement {
     pub private: bool,
     /// ε for each δ.
     pub epsilons: Vec<Epsilon>,
-    /// ε for several units at once, for each δ, if it was asked for.
+    /// ε for several units at once, for each δ, if it was requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupEpsilon>,
     /// Description of the sampling.
@@ -89,7 +89,7 @@ impl PrivacyStatement {
         })
     }
 
-    /// Adds the guarantee of `ledger`, from which the statement was made, for `units` units at
+    /// Adds the guarantee of `ledger`, which the statement was created from, for `units` units at
     /// once.
     ///
     /// # Errors

@@ -13,14 +13,15 @@ use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::math::normal;
 
-/// Noise multiplier from which [`TotalAmountOfNoise::approximate_epsilon`] holds (section 3.1).
+/// Minimum noise multiplier for which [`TotalAmountOfNoise::approximate_epsilon`] holds (section
+/// 3.1).
 ///
 /// Below it the approximation may be too low. This limit is not the "privacy wall" of the paper
 /// (Figure 2), where ε explodes at a constant total amount of noise: the wall is near a noise
 /// multiplier of 0.5.
 pub const TAN_APPROXIMATION_LIMIT: f64 = 2.0;
 
-/// The total amount of noise of a training: `η² = q² S/(2σ²)`, `Σ = 1/η` (Definition 3.1).
+/// The total amount of noise of a training run: `η² = q² S/(2σ²)`, `Σ = 1/η` (Definition 3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TotalAmountOfNoise {
     eta: f64,
@@ -31,7 +32,7 @@ impl TotalAmountOfNoise {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside its domain.
     pub fn new(
         sampling_probability: f64,
         noise_multiplier: f64,
@@ -71,7 +72,7 @@ impl TotalAmountOfNoise {
     }
 }
 
-/// The plan of one training: batch size, noise and length.
+/// The plan of one training run: batch size, noise, and length.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RunPlan {
     /// Expected batch size.
@@ -87,7 +88,7 @@ impl RunPlan {
     /// and number of steps, `1/factor` of the compute.
     ///
     /// It is for choosing hyperparameters; never release its model, because its own ε is far
-    /// larger. On the private data, the choice is a release too: see
+    /// larger. On the private data, the choice is also a release; see
     /// [`events_with_simulations`](Self::events_with_simulations).
     ///
     /// # Errors
@@ -112,13 +113,13 @@ impl RunPlan {
     ///
     /// # Privacy
     ///
-    /// Hyperparameters that were chosen by small runs on the private data depend on all of these
-    /// runs: their ε belongs to the ε of the run. Small runs on public data cost nothing, and a
+    /// Hyperparameters that were chosen with small runs on the private data depend on all of these
+    /// runs, so their ε is part of the ε of the run. Small runs on public data cost nothing, and a
     /// random number of them costs less: see the module [`search`](crate::search).
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside its domain.
     pub fn events_with_simulations(
         &self,
         dataset_size: u64,
@@ -223,8 +224,8 @@ impl ScalingLaw {
         })
     }
 
-    /// Returns the predicted accuracy at a batch size and its two-sided 95 % prediction interval,
-    /// as `(value, low, high)` (Student's distribution; residuals assumed normal).
+    /// Returns the predicted accuracy at a batch size and its two-sided 95% prediction interval, as
+    /// `(value, low, high)` (Student's distribution; residuals assumed normal).
     pub fn predict(&self, batch: f64) -> (f64, f64, f64) {
         let x = batch.ln();
         let value = self.intercept + self.slope * x;
@@ -235,8 +236,8 @@ impl ScalingLaw {
     }
 }
 
-/// Returns the 97.5 % quantile of Student's distribution: exact for 1 and 2 degrees of freedom, by
-/// four terms of the Cornish-Fisher expansion otherwise (relative error below 1 %).
+/// Returns the 97.5% quantile of Student's distribution: exact for 1 and 2 degrees of freedom, and
+/// otherwise from four terms of the Cornish-Fisher expansion (relative error below 1%).
 fn student_quantile_975(freedom: f64) -> f64 {
     if freedom <= 1.0 {
         return 12.706_204_736_432_1;

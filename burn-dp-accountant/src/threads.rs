@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::thread::{Builder, scope};
 
 /// Returns the results of two computations, on two threads where a second thread can be spawned,
-/// one after the other elsewhere: in a browser, or in a process at its limit. The second result is
+/// one after another elsewhere: in a browser, or in a process at its limit. The second result is
 /// `None` if its computation panicked on its thread.
 pub(crate) fn both<A, B: Send>(
     first: impl FnOnce() -> A,
@@ -43,7 +43,7 @@ fn share_by<T: Send>(
 ) {
     let queue = Mutex::new(tasks.into_iter());
     let work = || {
-        // The queue is poisoned by no task: the lock is released before a task runs.
+        // No task can poison the queue, because the lock is released before a task runs.
         while let Some(task) = queue.lock().ok().and_then(|mut queue| queue.next()) {
             run(task);
         }

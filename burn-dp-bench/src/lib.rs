@@ -1,7 +1,7 @@
 //! Benchmarks of burn-dp, and the experiments of the papers behind it.
 //!
-//! - [`mod@bench`]: what privacy costs per step, in time and memory.
-//! - [`audit`]: lower bounds on ε of honest trainings and of trainings with planted mistakes.
+//! - [`mod@bench`]: the cost of privacy per step, in time and memory.
+//! - [`audit`]: lower bounds on ε for honest training runs and for runs with planted mistakes.
 //! - [`experiments`]: measurements of the papers, repeated.
 //! - [`soak`]: runs that are killed at random points and resumed.
 //!

@@ -6,13 +6,13 @@
 //! - [`plot`]: figures as SVG.
 //! - [`seeded_step`]: a step that is the same on every machine.
 //!
-//! For a browser the data sets alone are compiled.
+//! For browsers, only the data sets are compiled.
 //!
 //! The scenarios in the folder `examples` use the data sets; each is a program to read and to copy.
 
-/// Prints a line on the standard output, as `println!` does. If nobody reads it any more
-/// (`train | head`), the line is lost and the program goes on: a training that panics would lose
-/// its last steps.
+/// Prints a line on the standard output, like `println!`. If nobody reads it any more (`train |
+/// head`), the line is lost and the program continues, because training that panics would lose its
+/// last steps.
 #[macro_export]
 macro_rules! print_line {
     ($($text:tt)*) => {{

@@ -1,8 +1,8 @@
 //! One private step whose result has the same bits on every machine.
 //!
-//! All sums are of small integers, so they are exact in any order and with any instruction of the
-//! processor, and every gradient is below the clipping threshold. What remains is the release:
-//! noise, grid and division.
+//! All sums are of small integers, so they are exact in any order and with any CPU instruction, and
+//! every gradient is below the clipping threshold. Only the release remains: noise, grid, and
+//! division.
 
 use burn::module::Param;
 use burn::nn::LinearConfig;

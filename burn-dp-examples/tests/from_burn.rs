@@ -45,7 +45,7 @@ fn the_page_shows_the_difference_between_the_two_programs() {
         .iter()
         .map(|(sign, line)| format!("{}\n", format!("{sign}{line}").trim_end()))
         .collect();
-    // A package that was unpacked alone has no other packages.
+    // A package that was unpacked on its own has no other packages.
     if let Ok(page) = std::fs::read_to_string(folder.join("../burn-dp/docs/from-burn.md")) {
         let (_, rest) = page.split_once("```diff\n").unwrap();
         let (found, _) = rest.split_once("```").unwrap();

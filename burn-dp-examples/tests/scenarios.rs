@@ -1,8 +1,8 @@
 //! The scenarios in the folder `examples` run and do what their READMEs say.
 //!
 //! Their keys and weights differ from run to run. A band of accuracies ends about five standard
-//! deviations or more from the mean of twenty runs: a normal value is beyond once in a million
-//! runs.
+//! deviations or more from the mean of twenty runs: a normal value is outside about once in a
+//! million runs.
 
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 

@@ -20,12 +20,12 @@ fn program(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// Runs the program in a folder of its own.
+/// Runs the program in a separate folder.
 fn train(folder: &Path, line: &str) -> Output {
     program(folder, line).output().unwrap()
 }
 
-/// The message of a run in this folder that must be refused.
+/// The message of a run in this folder that must be rejected.
 fn refusal_in(folder: &Path, line: &str) -> String {
     let output = train(folder, line);
     let message = String::from_utf8(output.stderr).unwrap();
@@ -33,7 +33,7 @@ fn refusal_in(folder: &Path, line: &str) -> String {
     message
 }
 
-/// The message of a run that must be refused and write nothing.
+/// The message of a run that must be rejected and write nothing.
 fn refusal(line: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let message = refusal_in(folder.path(), line);
@@ -129,7 +129,7 @@ fn a_damaged_file_is_refused_before_anything_is_written() {
     assert!(message.contains("train-images-idx3-ubyte: the magic number is"), "{message}");
 }
 
-/// Writes files below a folder of their own.
+/// Writes files below a separate folder.
 fn files(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, content) in files {
@@ -140,7 +140,7 @@ fn files(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> TempDir {
     folder
 }
 
-/// Trains a few private steps on these files and checks what the figures say of the data.
+/// Trains a few private steps on these files and checks what the figures say about the data.
 fn trains_on(dataset: &str, data: &TempDir, options: &str, items: [usize; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let steps = "--epsilon 8 --batch-size 4 --steps 2";
@@ -214,7 +214,7 @@ fn ordinary_training_learns_and_claims_no_privacy() {
     assert_eq!(figures["epsilon"], Value::Null);
     assert_eq!(figures["steps"], 100);
     let accuracy = figures["test_accuracy"].as_f64().unwrap();
-    // Guessing gives 0.1; a thousand drawings do not suffice for more than 0.9.
+    // Guessing gives 0.1; a thousand drawings are not enough for more than 0.9.
     assert!((0.4..0.9).contains(&accuracy), "accuracy {accuracy}");
 }
 
@@ -309,7 +309,7 @@ fn the_statement_has_the_guarantee_of_a_group_also_of_a_resumed_run() {
         assert_eq!((&group["units"], &group["epsilon"]["delta"]), (&3.into(), &one["delta"]));
         assert!(upper(&group["epsilon"]) > 3.0 * upper(one), "{group} {one}");
     }
-    // The accountant alone says the same.
+    // The accountant on its own has the same result.
     let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
     let mut ledger = PrivacyLedger::new(header);
     ledger.record_many(&DpEvent::dp_sgd_step(0.05, 2.0), 400).unwrap();
@@ -340,7 +340,7 @@ fn a_run_after_earlier_releases_has_one_budget_with_them_also_if_it_is_resumed()
     assert!(text.contains("earlier_releases:") && text.contains("10 x "), "{text}");
     assert!(printed.contains("60 x "), "{printed}");
 
-    // ε is the one of both runs, and the budget is spent by both.
+    // ε covers both runs, and both spend the budget.
     let sigma = figures["noise_multiplier"].as_f64().unwrap();
     let mut both = before.clone();
     both.record_many(&DpEvent::dp_sgd_step(0.05, sigma), 60).unwrap();
@@ -381,7 +381,7 @@ fn every_clipping_policy_trains_and_is_named_in_the_statement() {
         ("layerwise --public-size 100", "on public data"),
         ("layerwise --layer-multipliers --threshold-decay 0.9", "multiplied"),
     ] {
-        // Two passes over the data, so that public norms are measured anew.
+        // Two passes over the data, so that public norms are measured again.
         let small = SMALL.replace("--batch-size 50", "--batch-size 250");
         let line = format!("{small} --epochs 2 --clipping {line}");
         let (folder, figures) = figures(&line);
@@ -391,7 +391,7 @@ fn every_clipping_policy_trains_and_is_named_in_the_statement() {
         assert!(text.contains(words), "{line}: {text}");
         let adapts = line.contains("quantile") || line.contains("layerwise");
         assert_eq!(figures["thresholds"].as_object().unwrap().is_empty(), !adapts, "{line}");
-        // Public digits are drawn apart; none is taken from the training set.
+        // Public digits are drawn separately; none is taken from the training set.
         assert_eq!(figures["train_items"], 1_000, "{line}");
         let needs = line.contains("layerwise") || line.contains("--layer-groups");
         let size = if line.contains("--public-size 100") { "100" } else { "1000" };
@@ -456,7 +456,7 @@ fn a_given_noise_stops_before_the_step_that_would_exceed_the_budget() {
     assert_eq!(figures["noise_multiplier"], 1.0);
 }
 
-/// The end of a run is made again from its last checkpoint.
+/// The end of a run is repeated from its last checkpoint.
 #[test]
 fn results_that_cannot_be_written_are_an_error_and_the_run_resumes() {
     let line = format!("{SMALL} --steps 3");
@@ -519,7 +519,7 @@ fn the_accuracy_of_a_private_run_is_neither_too_low_nor_too_good() {
         figures["test_accuracy"].as_f64().unwrap()
     };
     // Six runs with different seeds gave 0.24 to 0.28; guessing gives 0.1. Two runs of the same
-    // recipe with next to no noise gave 0.72 and 0.74: a run far above the band has lost its noise.
+    // recipe with almost no noise gave 0.72 and 0.74: a run far above the band has lost its noise.
     let private = accuracy("--epsilon 1.5");
     assert!((0.17..0.40).contains(&private), "accuracy {private}");
     let noiseless = accuracy("--noise-multiplier 0.001");
@@ -586,7 +586,7 @@ fn a_killed_and_resumed_run_equals_the_whole_run_bit_for_bit() {
 
     let model = |folder: &TempDir| values(&folder.path().join("out/model.bpk"));
     assert_eq!(model(&folder), model(&whole));
-    // What was lost is paid for all the same.
+    // The lost steps still count.
     assert_eq!(skipped_figures["epsilon"], whole_figures["epsilon"]);
     for field in ["steps", "test_accuracy", "test_loss", "noise_multiplier"] {
         assert_eq!(resumed_figures[field], whole_figures[field], "{field}");

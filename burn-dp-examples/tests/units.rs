@@ -39,7 +39,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(file).collect()
 }
 
-/// The message of a run that must be refused, and whether it left an output folder behind.
+/// The message of a run that must be rejected, and whether it left an output folder behind.
 fn refusal(folder: &Path, line: &str) -> String {
     let output = train(folder, line);
     let message = String::from_utf8(output.stderr).unwrap();
@@ -179,7 +179,7 @@ fn the_norms_of_private_users_are_estimated_during_the_training() {
     let norms = figures["private_norms"].as_array().unwrap();
     assert_eq!(norms.len(), figures["update_norms"].as_array().unwrap().len());
     assert!(norms.iter().any(|norm| norm[0] == "embedding.weight"));
-    // From 0.1, where all began.
+    // Below the initial value of 0.1.
     assert!(norms.iter().all(|norm| norm[2].as_f64().is_some_and(|median| median != 0.1)));
     assert!(output.contains("quantiles [0.5, 0.9] and means of the norms of"), "{output}");
     for name in ["private-means.svg", "private-medians.svg"] {
@@ -313,7 +313,7 @@ fn nothing_to_resume_is_refused_with_the_folder() {
     let text = refusal(folder.path(), &line);
     assert!(text.contains("finds no checkpoint in"), "{text}");
 
-    // A run that has ended keeps what it wrote.
+    // The files of a finished run are kept.
     figures(folder.path(), &format!("digits {SETS}"));
     let before = files(&folder.path().join("out"));
     assert!(before.contains_key("model.bpk") && before.contains_key("privacy.json"));
@@ -337,7 +337,7 @@ fn merged_layers_and_decaying_thresholds_are_options_of_mini_sets_also_of_a_resu
     assert!((noise - 1.0 / 3f64.sqrt()).abs() < 1e-12, "{noise}");
 
     let folder = tempfile::tempdir().unwrap();
-    // At the end of the second epoch: the last complete checkpoint is of the first.
+    // At the end of the second epoch: the last complete checkpoint is from the first.
     interrupted(folder.path(), &format!("{line} --output out"), 56);
     let other = train(folder.path(), &format!("{line} --output out --resume --lr 0.5"));
     let text = String::from_utf8(other.stderr).unwrap();
@@ -364,7 +364,7 @@ fn other_networks_local_adam_and_sparsification_are_options_also_of_a_resumed_ru
     assert!(facts["running_statistics"].as_str().is_some(), "{facts}");
 
     let folder = tempfile::tempdir().unwrap();
-    // At the end of the second epoch: the last complete checkpoint is of the first.
+    // At the end of the second epoch: the last complete checkpoint is from the first.
     interrupted(folder.path(), &format!("{line} --output out"), 56);
     let (resumed, _) = figures(folder.path(), &format!("{line} --resume"));
     assert_eq!(resumed["epochs"][0], whole["epochs"][1]);

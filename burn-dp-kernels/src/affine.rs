@@ -17,7 +17,7 @@ pub fn affine(values: &mut [f32], weight: &[f32], bias: Option<&[f32]>, inner: u
     });
 }
 
-/// Returns the sums of the products of two arrays over all axes but the parameter axis, on one
+/// Returns the sums of the products of two arrays over all axes except the parameter axis, on one
 /// core; without the second array, the sums of the first.
 ///
 /// - first, second: `[outer, parameters, inner]`
@@ -89,7 +89,7 @@ impl WithSimd for AxisSums<'_> {
             }
             return;
         }
-        // Rows that are added up before their sum is added to the others.
+        // Number of rows that are added up before their sum is added to the others.
         const BLOCK: usize = 32;
         let mut block_sums = vec![0.0f32; row];
         for (index, block) in first.chunks(BLOCK * row).enumerate() {

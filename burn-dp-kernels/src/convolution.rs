@@ -1,9 +1,9 @@
 //! Convolutions of planes without patches.
 //!
 //! A convolution is a product of the weights with the patches under the kernel. With a stride of
-//! one, the patches of consecutive pixels are consecutive values of the image, so that the product
-//! reads vectors of the padded image in place of patches: no buffer of them is written. With a
-//! larger stride s the image is first sorted into s × s images of every s-th row and column.
+//! one, the patches of consecutive pixels are consecutive values of the image, so the product reads
+//! vectors of the padded image instead of patches, and no patch buffer is written. With a larger
+//! stride s the image is first sorted into s × s images of every s-th row and column.
 //!
 //! Rows of the output that are shorter than rows of the padded image leave gaps. They are computed
 //! and dropped.
@@ -52,7 +52,7 @@ impl Planes {
 
     /// Returns whether [`forward`](Self::forward) of the [`input_gradient`](Self::input_gradient)
     /// is less work than a product that writes the gradients of the patches, which are then added
-    /// up. The gradient is a convolution of pixels and of the zeros around them; the product has no
+    /// up. The gradient is a convolution of pixels and the zeros around them; the product has no
     /// zeros.
     pub fn is_input_gradient_direct(&self) -> bool {
         self.input_gradient().is_some_and(|gradient| gradient.is_less_work_than(self))
@@ -61,7 +61,7 @@ impl Planes {
     /// Returns whether [`forward`](Self::forward) is less work than a product of all channels with
     /// the patches of `other`.
     fn is_less_work_than(&self, other: &Self) -> bool {
-        // To write a value of a patch and to read it takes as long as this many of its products.
+        // Writing and reading one patch value takes as long as this many multiplications.
         const PATCH: usize = 32;
         let computed = self.padded().positions.next_multiple_of(lanes());
         let [_, outputs] = other.channels;
@@ -69,8 +69,8 @@ impl Planes {
     }
 
     /// Returns the convolution of the gradient of the output that is the gradient of the image,
-    /// with [`flipped`](Self::flipped) weights; `None` for a larger stride than one, or where
-    /// padding alone is under the kernel.
+    /// with [`flipped`](Self::flipped) weights; `None` for a larger stride than one, or where only
+    /// padding is under the kernel.
     pub fn input_gradient(&self) -> Option<Self> {
         if self.stride != [1, 1] {
             return None;
@@ -146,7 +146,7 @@ impl Planes {
         (place / self.stride[axis], place % self.stride[axis])
     }
 
-    /// Returns where the values under each element of the kernel start in the padded image.
+    /// Returns the start of the values under each element of the kernel in the padded image.
     fn starts(&self) -> Vec<usize> {
         let padded = self.padded();
         let [height, width] = self.kernel;

@@ -4,7 +4,7 @@ use crate::matrix::Matrix;
 use crate::packed::Packed;
 use crate::tile::DEPTH;
 
-/// Columns of the products that are computed at a time: the rows above them are left out.
+/// Number of columns of the products that are computed at a time; the rows above them are skipped.
 const WIDTH: usize = 32;
 
 /// Computes the Gram matrix of the rows of a matrix, `[rows, rows]`, on one core. Only one half is

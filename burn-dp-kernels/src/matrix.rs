@@ -12,13 +12,14 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Takes the values of `[rows, columns]`, one row after another.
+    /// Creates a matrix from the values of `[rows, columns]`, one row after another.
     pub fn new(values: &'a [f32], [rows, columns]: [usize; 2]) -> Self {
         assert_eq!(values.len(), rows * columns, "a matrix has the values of all its rows");
         Self { values, rows, columns, stride: columns, transposed: false }
     }
 
-    /// Takes rows that start `stride` values apart, or fewer values behind the last one.
+    /// Creates a matrix from rows that start `stride` values apart; fewer values may follow the
+    /// start of the last one.
     ///
     /// # Panics
     ///
@@ -34,7 +35,7 @@ impl<'a> Matrix<'a> {
         [self.rows, self.columns]
     }
 
-    /// Exchanges rows and columns.
+    /// Swaps rows and columns.
     pub fn transpose(self) -> Self {
         Self { rows: self.columns, columns: self.rows, transposed: !self.transposed, ..self }
     }

@@ -5,8 +5,8 @@ use rayon::prelude::*;
 
 use crate::rows::{sum, sums, task};
 
-/// Normalizes rows of `length` values, on all cores, and stores what each was scaled by:
-/// `1 / √(variance + epsilon)`. The result of a row does not depend on the other rows.
+/// Normalizes rows of `length` values, on all cores, and stores the scale factor of each: `1 /
+/// √(variance + epsilon)`. The result of a row does not depend on the other rows.
 pub fn normalize(values: &mut [f32], length: usize, epsilon: f64, scales: &mut [f32]) {
     assert_eq!(scales.len() * length, values.len(), "every row has a scale");
     let run = |(values, scales): (&mut [f32], &mut [f32])| {
@@ -20,7 +20,7 @@ pub fn normalize(values: &mut [f32], length: usize, epsilon: f64, scales: &mut [
     }
 }
 
-/// Replaces gradients of the output of [`normalize`] by gradients of its input.
+/// Replaces gradients of the output of [`normalize`] with gradients of its input.
 pub fn normalize_gradient(output: &[f32], scales: &[f32], grads: &mut [f32], length: usize) {
     assert_eq!(output.len(), grads.len(), "every output has a gradient");
     assert_eq!(scales.len() * length, grads.len(), "every row has a scale");

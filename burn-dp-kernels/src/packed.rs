@@ -10,7 +10,7 @@ use crate::tile::{DEPTH, Rows, Sums, Vectors, add_vectors, lanes, panel_vectors}
 pub struct Packed {
     depth: usize,
     columns: usize,
-    /// Columns of a panel but the last, which has as many vectors as it needs.
+    /// Columns per panel; the last panel has only the vectors it needs.
     width: usize,
     values: Vec<f32>,
 }
@@ -100,7 +100,7 @@ impl Packed {
 #[derive(Clone, Copy)]
 pub(crate) struct Factors<'a> {
     pub(crate) factors: &'a [f32],
-    /// Rows that have one factor.
+    /// Number of consecutive rows with the same factor.
     pub(crate) repeat: usize,
     /// The first row.
     pub(crate) start: usize,
@@ -152,7 +152,7 @@ impl WithSimd for AddRuns<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { left, right, sums } = self;
-        // Longer sums in one register round more than the margins of norms allow for.
+        // Longer sums in one register round more than the margins of norms allow.
         let runs = (DEPTH / left.length.max(1)).max(1);
         let mut starts = left.starts.to_vec();
         for first in (0..left.runs).step_by(runs) {

@@ -7,11 +7,11 @@ use rayon::prelude::*;
 
 use crate::rows::TASK_VALUES;
 
-/// Max pooling: each output is the largest value of a window, or NaN if the window has one. What
-/// lies outside of the plane is left out of its windows.
+/// Max pooling: each output is the largest value of a window, or NaN if the window has one.
+/// Positions outside the plane are excluded from its windows.
 ///
-/// Of equal values, the first one of a window in the order of rows has the gradient; of several
-/// NaN, the last one.
+/// Among equal values, the first one in a window in row order receives the gradient; among several
+/// NaN values, the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxPool {
     /// Height and width of a plane.
@@ -20,7 +20,7 @@ pub struct MaxPool {
     pub kernel: [usize; 2],
     /// Distance between windows, at least one.
     pub stride: [usize; 2],
-    /// Rows and columns before the first and after the last of a plane.
+    /// Rows and columns before the first and after the last one of a plane.
     pub padding: [usize; 2],
     /// Distance between the values of a window, at least one.
     pub dilation: [usize; 2],
@@ -87,8 +87,8 @@ impl MaxPool {
         })
     }
 
-    /// Returns, for each column of a window, the outputs of a row for which it is inside of the
-    /// plane, and the column of the plane that the first of them reads.
+    /// Returns, for each column of a window, the outputs of a row for which it is inside the plane,
+    /// and the column of the plane that the first of them reads.
     fn columns(&self, outputs: usize) -> Vec<(Range<usize>, usize)> {
         let (width, stride, padding) = (self.plane[1], self.stride[1], self.padding[1]);
         let column = |tap: usize| {
@@ -101,7 +101,7 @@ impl MaxPool {
     }
 }
 
-/// Whether a value replaces the largest one before it.
+/// Returns whether a value replaces the largest one before it.
 #[inline(always)]
 fn replaces(value: f32, largest: f32) -> bool {
     value > largest || value.is_nan()
@@ -115,7 +115,7 @@ fn with_values(row: &[f32], stride: usize, outputs: usize, mut function: impl Fn
             let row = &row[..outputs];
             (0..outputs).for_each(|output| function(output, row[output]));
         }
-        // By pairs, so that the loop is a vector.
+        // In pairs, so that the loop is vectorized.
         2 => {
             let pairs = row.as_chunks::<2>().0;
             let whole = outputs.min(pairs.len());
@@ -191,13 +191,13 @@ impl WithSimd for Backward<'_> {
                 places.fill(NONE);
                 for row in pool.rows(output_row) {
                     for (range, first) in &taps {
-                        // Where the first window of the row would read; maybe in the padding.
+                        // Where the first window of the row would read; this may be in the padding.
                         let start = (row * columns + first) as i32 - (range.start * stride) as i32;
                         let row = &plane[row * columns + first..(row + 1) * columns];
                         let outputs = range.len();
                         let largest = &mut largest[range.clone()][..outputs];
                         let places = &mut places[range.clone()][..outputs];
-                        // Without a branch: which value is the largest cannot be predicted.
+                        // Without a branch, because the largest value cannot be predicted.
                         with_values(row, stride, outputs, |output, value| {
                             let (largest, place) = (&mut largest[output], &mut places[output]);
                             let replaces = replaces(value, *largest) | (*place == NONE);

@@ -1,11 +1,11 @@
-//! Products of matrices, added to memory of the caller.
+//! Products of matrices, added to the caller's memory.
 //!
 //! Burn's product fills each output with zeros and copies it on one core before it computes the
 //! first term, which takes as long as the product itself where one axis is short. The arithmetic
 //! here is as fast as in Burn's: vectors of the right factor, which is packed into panels, are
 //! multiplied with one value of the left factor, and the sums of a tile stay in registers.
 //!
-//! The order of the terms of a sum follows from the sizes alone, not from the number of threads.
+//! The order of the terms of a sum depends only on the sizes, not on the number of threads.
 
 use rayon::prelude::*;
 
@@ -13,18 +13,20 @@ use crate::matrix::Matrix;
 use crate::packed::{Factors, Packed};
 use crate::tile::{DEPTH, TILE_ROWS};
 
-/// Blocks of that many terms, and columns of the right factor, that are packed at a time.
+/// Number of blocks of this many terms, and of columns of the right factor, that are packed at a
+/// time.
 const BLOCKS: usize = 8;
 const COLUMNS: usize = 1 << 11;
-/// Parts of a long sum of few columns that are added up apart, whatever the number of cores.
+/// Number of separately accumulated parts of a long sum with few columns, regardless of the number
+/// of cores.
 const PARTS: usize = 4;
-/// Sums, beyond which they are not added up apart.
+/// Number of sums above which the terms are not split.
 const MANY_SUMS: usize = 1 << 20;
-/// Multiplications below which other threads would wake up too late.
+/// Number of multiplications below which other threads would wake up too late.
 const FEW_OPERATIONS: usize = 1 << 21;
 
-/// Adds `left · right` to `sums`, `[left rows, right columns]`, on all cores. The sums of a row are
-/// the same whatever the other rows are, bit for bit.
+/// Adds `left · right` to `sums`, `[left rows, right columns]`, on all cores. The sums of a row do
+/// not depend on the other rows, bit for bit.
 pub fn add_product(left: Matrix, right: Matrix, sums: &mut [f32]) {
     check(left, right, sums);
     add_rows(left, right, None, sums);
@@ -46,7 +48,7 @@ pub fn weighted_product(left: Matrix, right: Matrix, factors: Option<&[f32]>) ->
         add_rows(left, right, factors, &mut sums);
         return sums;
     }
-    // Many terms of few sums: the cores add up different terms.
+    // Many terms and few sums: the cores add up different terms.
     let part = depth.div_ceil(PARTS).next_multiple_of(DEPTH);
     let starts: Vec<usize> = (0..depth).step_by(part).collect();
     let sum_part = |start: usize| {

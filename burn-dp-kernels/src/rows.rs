@@ -1,15 +1,15 @@
-//! Rows of values: sums whose order follows from the length of a row alone, and their tasks.
+//! Rows of values: sums whose order depends only on the length of a row, and their tasks.
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Smallest number of values of one task: below it, starting a task costs more than it saves.
+/// Minimum number of values per task: below it, starting a task costs more than it saves.
 pub(crate) const TASK_VALUES: usize = 1 << 14;
 
-/// Values that one thread has read before others would have woken up.
+/// Number of values that one thread reads in the time it takes to wake the others.
 const FEW_VALUES: usize = 1 << 15;
 
-/// Values of a row that are added up apart.
+/// Number of values of a row that are accumulated separately.
 pub(crate) const LANES: usize = 32;
 
 /// Combines the lanes in pairs.
@@ -89,7 +89,7 @@ pub fn weighted_rows(coefficients: &[f32], rows: &[f32], columns: usize) -> Vec<
     sums
 }
 
-/// Columns of a task of [`weighted_rows`], whose sums stay in the cache of a core.
+/// Number of columns in a task of [`weighted_rows`], whose sums stay in the cache of a core.
 const WEIGHTED_COLUMNS: usize = 1 << 11;
 
 /// Some columns of [`weighted_rows`], compiled for each vector unit.

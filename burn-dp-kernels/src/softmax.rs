@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::exponential::{LOWEST, exponential};
 use crate::rows::{LANES, fold, for_pairs, for_rows, sum, sums};
 
-/// Replaces rows of `length` values by their softmax, on all cores. The result of a row does not
+/// Replaces rows of `length` values with their softmax, on all cores. The result of a row does not
 /// depend on the other rows.
 ///
 /// Weights below e⁻⁸⁷ of the largest one are zero.
@@ -13,7 +13,7 @@ pub fn softmax(values: &mut [f32], length: usize) {
     for_rows(values, length, |values| Arch::new().dispatch(Softmax { values, length }));
 }
 
-/// Replaces gradients of the output of [`softmax`] by gradients of its input.
+/// Replaces gradients of the output of [`softmax`] with gradients of its input.
 pub fn softmax_gradient(output: &[f32], grads: &mut [f32], length: usize) {
     for_pairs(output, grads, length, |output, grads| {
         Arch::new().dispatch(SoftmaxGradient { output, grads, length });
@@ -121,7 +121,7 @@ mod tests {
                 let mean: f64 =
                     weights.iter().zip(grads).map(|(weight, &grad)| weight * f64::from(grad)).sum();
                 for ((place, weight), &grad) in range.zip(&weights).zip(grads) {
-                    // A rounding of the argument is a relative error of its size.
+                    // Rounding the argument causes a relative error of its size.
                     let error = f64::from(f32::EPSILON) * f64::from(8.0 + 2.0 * size);
                     let found_weight = f64::from(output[place]);
                     prop_assert!((found_weight - weight).abs() <= error * weight + 1e-37);

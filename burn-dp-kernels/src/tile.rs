@@ -2,10 +2,10 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Rows of a tile.
+/// Number of rows in a tile.
 pub(crate) const TILE_ROWS: usize = 6;
 
-/// Terms that are added in registers: a panel of this depth stays in the cache of a core.
+/// Number of terms that are added in registers: a panel of this depth stays in the cache of a core.
 pub(crate) const DEPTH: usize = 256;
 
 /// Returns the number of values of a vector.
@@ -34,12 +34,12 @@ pub(crate) const fn panel_vectors(lanes: usize) -> usize {
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a> {
     pub(crate) values: &'a [f32],
-    /// Where each row starts.
+    /// Start of each row.
     pub(crate) starts: &'a [usize],
     /// A row has this many runs of this many consecutive values.
     pub(crate) runs: usize,
     pub(crate) length: usize,
-    /// Values between the starts of two runs.
+    /// Number of values between the starts of two runs.
     pub(crate) pitch: usize,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Rows<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Vectors<'a> {
     pub(crate) values: &'a [f32],
-    /// Where the vectors of each term start.
+    /// Start of the vectors of each term.
     pub(crate) starts: &'a [usize],
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Sums<'a> {
     pub(crate) values: &'a mut [f32],
     pub(crate) start: usize,
     pub(crate) columns: usize,
-    /// Columns of all sums.
+    /// Number of columns of all sums.
     pub(crate) stride: usize,
 }
 

@@ -3,10 +3,10 @@
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Tensor};
 
-/// A score that has no weight after the softmax, also in half precision.
+/// A score that has no weight after the softmax, even in half precision.
 const MASKED: f32 = -1e4;
 
-/// Returns the values under the attention weights.
+/// Returns the weighted values.
 ///
 /// # Shapes
 ///

@@ -165,7 +165,7 @@ struct Transform {
 }
 
 impl BertMaskedLanguageModel {
-    /// Creates a model with random weights. Its pooler is not trained, and is there for classifiers
+    /// Creates a model with random weights. Its pooler is not trained; it exists for classifiers
     /// that are loaded from this model.
     pub(crate) fn new(config: &BertConfig, device: &Device) -> Self {
         let width = config.hidden_size;

@@ -21,7 +21,7 @@ pub enum Config {
     Gpt2(Gpt2Config),
     /// An encoder with a pooler.
     Bert(BertConfig),
-    /// An encoder whose positions begin after the padding token.
+    /// An encoder whose positions start after the padding token.
     Roberta(BertConfig),
     /// An encoder of images.
     Vit(VitConfig),
@@ -78,7 +78,7 @@ pub struct BertConfig {
     /// Added to the variance of a norm.
     #[serde(default = "bert_epsilon")]
     pub layer_norm_eps: f64,
-    /// Token of the padding; the positions of RoBERTa begin after it.
+    /// Padding token; the positions of RoBERTa start after it.
     #[serde(default)]
     pub pad_token_id: Option<u32>,
 }
@@ -169,7 +169,7 @@ fn bert_epsilon() -> f64 {
     1e-12
 }
 
-/// Options that change the computation, with the only value that is supported.
+/// Options that change the computation, with the only supported value.
 const FIXED: &[(&str, Value)] = &[
     ("scale_attn_weights", Value::Bool(true)),
     ("scale_attn_by_inverse_layer_idx", Value::Bool(false)),

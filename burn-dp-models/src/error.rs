@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use burn_dp_examples::training::TrainError;
 
-/// A file of a model that cannot be used; the message names the value and the way out.
+/// A file of a model that cannot be used; the message names the value and a remedy.
 pub struct ModelError {
     /// The file.
     pub path: PathBuf,
@@ -20,7 +20,7 @@ impl ModelError {
     }
 }
 
-/// The message: what a `main` that returns the error prints.
+/// The message, because a `main` that returns the error prints it.
 impl fmt::Debug for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

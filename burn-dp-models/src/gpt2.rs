@@ -75,7 +75,7 @@ impl Gpt2 {
 
     /// Returns the vectors of all positions.
     ///
-    /// Every position attends to itself and to those before it, so padding at the end has no
+    /// Every position attends to itself and to earlier positions, so padding at the end has no
     /// effect.
     ///
     /// # Shapes

@@ -16,7 +16,7 @@ pub(crate) fn linear(d_input: usize, d_output: usize, device: &Device) -> Privat
     layer.private()
 }
 
-/// Returns a linear layer with small random weights alone.
+/// Returns a linear layer with small random weights and no bias.
 pub(crate) fn without_bias(d_input: usize, d_output: usize, device: &Device) -> Private<Linear> {
     let config = LinearConfig::new(d_input, d_output).with_bias(false);
     config.with_initializer(WEIGHTS).init(device).private()

@@ -28,7 +28,7 @@
 //! ```
 //!
 //! Dropout of a configuration is not applied: clipping and noise regularize enough, and a model
-//! without randomness has the same loss in a batch and alone.
+//! without randomness has the same loss in a batch and on its own.
 
 mod attention;
 mod bert;

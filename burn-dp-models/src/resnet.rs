@@ -21,7 +21,7 @@ const WIDTH: usize = 64;
 pub struct ResNetConfig {
     /// Blocks in the four stages.
     pub blocks: [usize; 4],
-    /// Whether the blocks have three convolutions, of which the last has four times the width.
+    /// Whether the blocks have three convolutions, the last of which has four times the width.
     pub bottleneck: bool,
     /// Width of the first stage; 64 in all public checkpoints.
     pub width: usize,

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-/// The tokens of one text, and from where on they are predicted.
+/// The tokens of one text, and the position from which they are predicted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sequence {
     /// Ids of the tokens; at least one.

@@ -1,4 +1,4 @@
-//! The one place where values are read from a device, and where a read is waited for.
+//! The only place that reads values from a device and waits for a read.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -68,7 +68,7 @@ fn unreadable(what: &str, error: impl std::fmt::Debug) -> DpError {
     DpError::device(format!("{what}: {error:?}"))
 }
 
-/// Waits for `future` and returns its output: what makes a blocking call of an asynchronous one.
+/// Waits for `future` and returns its output: turns an asynchronous call into a blocking one.
 ///
 /// # Arguments
 ///
@@ -77,7 +77,7 @@ fn unreadable(what: &str, error: impl std::fmt::Debug) -> DpError {
 /// # Errors
 ///
 /// Returns [`DpError::InvalidState`] in a browser, where nothing can wait, if `future` is not ready
-/// at once.
+/// immediately.
 pub(crate) fn blocking<T>(
     future: impl Future<Output = Result<T, DpError>>,
     instead: &str,
@@ -130,7 +130,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     }
 
     let mut future = pin!(future);
-    // Most reads are of the CPU backends, which are ready at once.
+    // Most reads are from the CPU backends, which are ready immediately.
     if let Poll::Ready(output) =
         future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()))
     {
@@ -143,7 +143,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
             return output;
         }
         if !unpark.1.swap(false, Ordering::Acquire) {
-            // Now and then the future may compare the time.
+            // Lets the future compare the time at intervals.
             thread::park_timeout(LOOK);
             unpark.1.swap(false, Ordering::Acquire);
         }
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// A future that another thread wakes some times before it is ready.
+    /// A future that another thread wakes several times before it is ready.
     fn woken(times: usize) -> impl Future<Output = usize> {
         let (sender, receiver) = mpsc::channel::<std::task::Waker>();
         thread::spawn(move || receiver.into_iter().for_each(std::task::Waker::wake));

@@ -13,15 +13,14 @@ pub use fault::{Fault, FaultKind, Faults};
 
 /// Errors of this crate.
 ///
-/// Each message names the value and the way out. Mistakes in tensor shapes panic, as they do in
-/// Burn.
+/// Each message names the value and a remedy. Mistakes in tensor shapes panic, as in Burn.
 #[non_exhaustive]
 pub enum DpError {
     /// An argument is out of its range or does not fit the others. Pass another value.
     InvalidArgument {
         /// Name of the argument, as in the signature.
         name: &'static str,
-        /// The value, and what is expected instead.
+        /// The value, and the expected one.
         reason: String,
     },
     /// One part of a model cannot be trained privately. Replace or freeze it; see
@@ -32,12 +31,12 @@ pub enum DpError {
         /// Why, and what to use instead.
         reason: String,
     },
-    /// A model, or an update of it, is another one than was given before or configured. Give the
-    /// model that was trained.
+    /// A model, or an update of it, differs from the earlier or configured one. Pass the model that
+    /// was trained.
     OtherModel {
         /// Path of the first parameter that does not fit.
         path: String,
-        /// What was found, and what is expected instead.
+        /// The actual state, and the expected one.
         reason: String,
     },
     /// Several parts of a model cannot be trained privately. Replace or freeze them; each fault
@@ -47,13 +46,13 @@ pub enum DpError {
     /// one example affects the value of another, or the values are random. Return one loss per
     /// example, as in [`losses`](crate::losses), and avoid operations across the batch.
     NotPerExample {
-        /// What was found, and what is expected instead.
+        /// The actual state, and the expected one.
         reason: String,
     },
     /// The next step would exceed the privacy budget. Nothing was released, and the model trained
     /// so far is within the budget.
     BudgetExhausted {
-        /// ε after the refused step.
+        /// ε after the rejected step.
         epsilon: f64,
         /// ε of the budget.
         budget: f64,
@@ -62,20 +61,20 @@ pub enum DpError {
         /// Number of steps that were released.
         steps: u64,
     },
-    /// A call is not allowed in the present state of the run or of its folder, for example a
+    /// A call is not allowed in the current state of the run or of its folder, for example a
     /// checkpoint within a logical batch. The message names the point at which it is allowed.
     InvalidState {
-        /// The state, and the way out.
+        /// The state, and a remedy.
         reason: String,
     },
     /// A checkpoint, a record or a log is damaged, or belongs to another run. Load the state of
     /// this run. A new run spends its own budget on the same data.
     SavedState {
-        /// What differs, and the way out.
+        /// The difference, and a remedy.
         reason: String,
     },
-    /// A record, a ledger or a line of a log cannot be encoded, for example a record that is larger
-    /// than can be read back.
+    /// A record, a ledger or a line of a log cannot be encoded, for example a record that is too
+    /// large to be read back.
     Encoding {
         /// What cannot be encoded.
         what: String,
@@ -88,8 +87,8 @@ pub enum DpError {
         /// The tensor and the cause.
         reason: String,
     },
-    /// The data set cannot load an item, so its step was not made. Repair the item: leaving it out
-    /// would change the data set that the guarantee covers.
+    /// The data set cannot load an item, so its step did not run. Repair the item, because leaving
+    /// it out would change the data set that the guarantee covers.
     Dataset {
         /// The error of the data set.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -107,8 +106,8 @@ pub enum DpError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// An error that ended a training under Burn's learner. It is shared, because the learner and
-    /// the caller both receive it.
+    /// An error that ended training with Burn's learner. It is shared, because the learner and the
+    /// caller both receive it.
     Training(Arc<DpError>),
     /// An error of Burn's learner itself, for example in the validation.
     Learner(String),
@@ -151,7 +150,7 @@ impl DpError {
     }
 }
 
-/// The message: what a `main` that returns the error prints.
+/// The message, because a `main` that returns the error prints it.
 impl fmt::Debug for DpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -197,7 +196,7 @@ impl fmt::Display for DpError {
     }
 }
 
-/// Returns what can be done about an error of the operating system.
+/// Returns a remedy for an error of the operating system.
 fn way_out(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free space, and try again",

@@ -1,8 +1,8 @@
 //! Differentially private training for [Burn](burn).
 //!
 //! A model that is trained with this crate hides whether any single example was part of its
-//! training data, up to a bound of two numbers, (ε, δ). Three parts of an ordinary Burn program
-//! change:
+//! training data, up to a bound that two numbers, ε and δ, describe. Three parts of an ordinary
+//! Burn program change:
 //!
 //! 1. [`Private`](nn::Private) wraps the layers, so that one backward pass gives the norm of every
 //!    example's gradient.
@@ -88,9 +88,9 @@
 //! | [`updates`] | updates of mini-sets and users: batch clipping, federated training |
 //! | [`model`] | validation, and groups of parameters |
 //! | [`audit`] | canaries, and lower bounds on ε from their scores |
-//! | [`baselines`] | slower ways to the same sums, for benchmarks and oracles |
+//! | [`baselines`] | slower ways to compute the same sums, for benchmarks and oracles |
 //!
-//! Two pages: [`sharp_edges`] lists how private training fails without an error, and the test for
+//! Two pages: [`sharp_edges`] lists how private training fails without an error, with the test for
 //! each failure; [`from_burn`] turns a program for Burn's learner into a private one.
 //!
 //! # Features

@@ -1,4 +1,4 @@
-//! Values of private data without noise.
+//! Values derived from private data without noise.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 ///
 /// # Privacy
 ///
-/// Printing, logging or publishing the value is a release that is in no ledger.
+/// Printing, logging, or publishing the value is a release that no ledger contains.
 #[derive(Clone, Copy, PartialEq)]
 pub struct NonPrivate<T>(T);
 

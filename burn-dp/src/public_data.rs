@@ -1,6 +1,6 @@
 use crate::DpError;
 
-/// A source of public data, by name: the only way to [`PublicData`].
+/// A named source of public data: the only way to create [`PublicData`].
 ///
 /// # Privacy
 ///
@@ -31,7 +31,7 @@ impl PublicSource {
         Self { name: name.into(), kind: "published" }
     }
 
-    /// Names data that a program made without private data, for example drawn images.
+    /// Names data that a program generated without private data, for example drawn images.
     pub fn generated(name: impl Into<String>) -> Self {
         Self { name: name.into(), kind: "generated" }
     }
@@ -81,7 +81,7 @@ impl PublicSource {
 }
 
 /// Items that need no protection, with the name of their source and their number; created by
-/// [`PublicSource::data`]. Displayed as the privacy statement names it.
+/// [`PublicSource::data`]. It is displayed as in the privacy statement.
 ///
 /// [`PublicNorms`](crate::clipping::PublicNorms) and
 /// [`public_statistics`](crate::updates::public_statistics) accept nothing else.
@@ -107,7 +107,7 @@ impl<T> PublicData<T> {
         PublicData { origin: self.origin.clone(), items }
     }
 
-    /// Returns what `of` makes of each item, under the same description.
+    /// Returns the result of `of` for each item, with the same description.
     pub fn map<U>(self, of: impl FnMut(T) -> U) -> PublicData<U> {
         PublicData { origin: self.origin, items: self.items.into_iter().map(of).collect() }
     }

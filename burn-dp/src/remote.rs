@@ -17,13 +17,13 @@ use burn::tensor::Device;
 
 use crate::DpError;
 
-/// Milliseconds that a read of a remote device may take.
+/// Maximum duration of a read from a remote device, in milliseconds.
 static READ_LIMIT: AtomicU64 = AtomicU64::new(600_000);
 
 /// Sets how long a remote device may take to answer a read, in all runs of this process. The
 /// default is ten minutes.
 ///
-/// A new limit also holds for reads in progress. A read waits for everything that it depends on:
+/// A new limit also applies to reads in progress. A read waits for everything that it depends on:
 /// the passes of a physical batch, for example. A server or a network that hangs ends the run with
 /// [`DpError::Device`] after this time, without a release; the run continues from its checkpoint in
 /// a new process.
@@ -55,8 +55,8 @@ pub(crate) async fn within_limit<T>(
     within(|| Duration::from_millis(READ_LIMIT.load(Ordering::Relaxed)), read, what).await
 }
 
-/// Waits for a read until `limit`. The time is compared when the future is polled, which
-/// [`wait`](crate::device_read::wait) does now and then.
+/// Waits for a read until `limit`. The time is checked when the future is polled, which
+/// [`wait`](crate::device_read::wait) does at intervals.
 async fn within<T>(
     limit: impl Fn() -> Duration,
     read: impl Future<Output = Result<T, DpError>>,

@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use crate::DpError;
 use crate::error::positive;
 
-/// Largest number of pieces of a schedule: the accountant analyzes each distinct factor.
+/// Maximum number of pieces of a schedule: the accountant analyzes each distinct factor.
 const MAX_RUNS: usize = 100_000;
 
-/// Largest number of steps at which a function is evaluated.
+/// Maximum number of steps at which a function is evaluated.
 const MAX_EVALUATIONS: u64 = 10_000_000;
 
 /// How a threshold or the noise changes over the steps: one factor for each step.
 ///
 /// # Privacy
 ///
-/// A schedule is public. It is fixed before the training, and whoever reads the statement can
+/// A schedule is public. It is fixed before the training, and readers of the statement can
 /// recompute it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "Kind", into = "Kind")]
@@ -110,7 +110,7 @@ impl Schedule {
     }
 
     /// Returns the factors of the first `steps` steps, run-length encoded as factor and count. Time
-    /// and memory follow the number of pieces, not of steps.
+    /// and memory depend on the number of pieces, not of steps.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ mod tests {
             assert_eq!(found.iter().map(|run| run.1).sum::<u64>(), steps);
         }
         assert_eq!(Schedule::exponential(1.0, 1).unwrap().runs(u64::MAX).unwrap().len(), 1);
-        // It vanishes after 1,075 pieces, of 10^15 in the plan.
+        // It becomes zero after 1,075 of the 10^15 pieces in the plan.
         let error = Schedule::exponential(0.5, 10).unwrap().runs(u64::MAX / 1000).unwrap_err();
         assert!(error.to_string().contains("must be positive and finite, got 0"), "{error}");
         let error = Schedule::exponential(1.0 - 1e-9, 1).unwrap().runs(steps).unwrap_err();

@@ -1,9 +1,8 @@
-//! Private search of hyperparameters: a random, secret number of runs, of which the best is
-//! released.
+//! Private hyperparameter search: a random, secret number of runs, the best of which is released.
 //!
-//! [`PrivateSearch`] has the steps of a search and its ledger, [`RunCount`] the distributions of
-//! the number of runs. [`PrivacyPlan::event_of_run`] is what one run releases, also with correlated
-//! noise.
+//! [`PrivateSearch`] has the steps of a search and its ledger, and [`RunCount`] the distributions
+//! of the number of runs. [`PrivacyPlan::event_of_run`] returns the release of one run, including
+//! runs with correlated noise.
 //!
 //! # Example
 //!
@@ -69,8 +68,8 @@ impl PrivacyPlan {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `header` is of another unit or relation than the
-    /// plan, and [`DpError::Accountant`] if the number of releases overflows.
+    /// Returns [`DpError::InvalidArgument`] if `header` has another unit or relation than the plan,
+    /// and [`DpError::Accountant`] if the number of releases overflows.
     pub fn ledger_of_search(
         &self,
         search: &PrivateSearch,
@@ -110,7 +109,7 @@ mod tests {
         let config = PrivacyPlanConfig::new(2_000, 100.0).with_steps(40).with_noise_multiplier(2.0);
         let alone = config.clone().init().unwrap();
         let plan = config.with_earlier_releases(before.clone()).init().unwrap();
-        // The run of a search is the same with them and without: they are counted once.
+        // The run of a search is the same with and without them, because they are counted once.
         assert_eq!(plan.event_of_run().unwrap(), alone.event_of_run().unwrap());
         let search =
             PrivateSearch::new(plan.event_of_run().unwrap(), RunCount::geometric(4.0)).unwrap();

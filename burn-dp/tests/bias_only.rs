@@ -1,4 +1,4 @@
-//! Memory of training the biases alone. The test measures its process, so it has its own file.
+//! Memory of training only the biases. The test measures its process, so it has its own file.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -13,8 +13,8 @@ use burn_dp::prelude::*;
 const LAYERS: usize = 5;
 const FEATURES: usize = 64;
 const EXAMPLES: usize = 16;
-/// Positions of one example. An activation of the batch has 48 MiB, which the system's allocator
-/// returns as soon as it is dropped.
+/// Number of positions of one example. An activation of the batch has 48 MiB, which the system's
+/// allocator returns as soon as it is dropped.
 const POSITIONS: usize = 12_288;
 const ACTIVATION_MIB: f64 = (EXAMPLES * POSITIONS * FEATURES * 4) as f64 / (1 << 20) as f64;
 
@@ -75,7 +75,7 @@ fn training_the_biases_alone_keeps_no_input() {
         let (kept_biases, values_biases) = kept(&bias_only, &device);
         assert_eq!(values_all, LAYERS * (FEATURES * FEATURES + FEATURES));
         assert_eq!(values_biases, LAYERS * FEATURES);
-        // All inputs against none. Memory that is freed lazily may count as one input.
+        // All inputs compared with none. Memory that is freed lazily may count as one input.
         assert!(kept_all > (LAYERS as f64 - 0.5) * ACTIVATION_MIB, "{kept_all}");
         assert!(kept_biases < 1.5 * ACTIVATION_MIB, "{kept_biases}");
     }

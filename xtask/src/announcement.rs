@@ -24,7 +24,7 @@ impl Announcement {
         Self { what: what.into(), parts, folder: HERE }
     }
 
-    /// Returns the announcement of a build that needs nothing of Burn.
+    /// Returns the announcement of a build that does not need Burn.
     pub(crate) fn of_part(what: &str, part: Part) -> Self {
         Self { what: what.into(), parts: vec![part], folder: HERE }
     }

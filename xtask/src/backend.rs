@@ -16,7 +16,7 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// Returns the feature to add to the default ones, which have Flex alone.
+    /// Returns the feature to add to the default features, which include only Flex.
     pub(crate) fn feature(self) -> Option<&'static str> {
         match self {
             Self::Flex => None,
@@ -34,8 +34,8 @@ impl Backend {
     /// Returns the backend named by `--backend NAME` or `--backend=NAME` among the arguments of a
     /// program.
     ///
-    /// The last one counts. Everything after `--` is left alone. A missing name is left to the
-    /// program to report.
+    /// The last one counts. Everything after `--` is ignored. A missing name is left to the program
+    /// to report.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ mod tests {
         std::fs::read_to_string(workspace::root().join("book").join(path)).unwrap()
     }
 
-    /// Returns what stands between `start` and `end` in a text, each time.
+    /// Returns every part of a text between `start` and `end`.
     fn between(text: &str, start: &str, end: &str) -> BTreeSet<String> {
         let parts = text.split(start).skip(1).filter_map(|part| part.split_once(end));
         parts.map(|(name, _)| name.to_string()).collect()

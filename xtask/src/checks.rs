@@ -21,7 +21,7 @@ pub(crate) fn lint(quick: bool) -> Vec<Step> {
     steps
 }
 
-/// Clippy over all targets and all features that run on a CPU, warnings being errors.
+/// Clippy over all targets and all features that run on a CPU, with warnings as errors.
 fn clippy() -> Process {
     Process::cargo()
         .args([
@@ -38,7 +38,7 @@ fn clippy() -> Process {
         .remedy("`rustup component add clippy` installs Clippy if it is missing")
 }
 
-/// Returns the build of the documentation, warnings being errors.
+/// Returns the build of the documentation, with warnings as errors.
 pub(crate) fn doc(open: bool) -> Process {
     let process =
         packages(Process::cargo().args(["doc", "--no-deps"]), &TESTED).args(["--features", FULL]);
@@ -69,12 +69,12 @@ pub(crate) fn type_check(backend: Backend) -> Process {
     }
 }
 
-/// Leaves out what only linking needs: with CUDA, CubeCL downloads LLVM unless docs.rs builds it.
+/// Skips what only linking needs: with CUDA, CubeCL downloads LLVM unless docs.rs builds it.
 fn without_native_libraries(process: Process) -> Process {
     process.env("DOCS_RS", "1")
 }
 
-/// Returns the type check of the fuzz targets, which are a workspace of their own.
+/// Returns the type check of the fuzz targets, which are a separate workspace.
 pub(crate) fn fuzz() -> Process {
     Process::cargo()
         .args(["check", "--all-targets", "--manifest-path", "fuzz/Cargo.toml", "--target-dir"])

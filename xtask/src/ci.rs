@@ -1,4 +1,4 @@
-//! Everything that has to pass before a change is merged.
+//! Everything that must pass before a change is merged.
 
 use std::path::Path;
 
@@ -35,11 +35,11 @@ const WGPU_TESTS: [&str; 17] = [
     "steps::",
 ];
 
-/// Printed when the tests on the WGPU backend are left out.
+/// Printed when the tests on the WGPU backend are skipped.
 const NO_DRIVER: &str = "no Vulkan driver, so the tests on wgpu are left out; Debian's \
      packages libvulkan1 and mesa-vulkan-drivers bring one that needs no GPU";
 
-/// Printed when the check of the spelling is left out.
+/// Printed when the spelling check is skipped.
 const NO_TYPOS: &str =
     "no typos, so the spelling is not checked; `cargo install typos-cli` installs it";
 
@@ -57,7 +57,7 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Returns what this machine has, and prints what is left out for lack of it.
+    /// Returns what this machine has, and prints what is skipped because something is missing.
     pub(crate) fn found() -> Self {
         let noted = |is_found: bool, note: &str| {
             if !is_found {

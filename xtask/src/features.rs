@@ -23,7 +23,7 @@ pub(crate) fn of_run(
                 .is_some_and(|rest| matches!(rest.chars().next(), None | Some('=')))
         })
     };
-    // The name of a data set is a positional argument, and no value of an option is called so.
+    // The name of a data set is a positional argument, and no option has it as its value.
     let has_data = given("--data-dir") || environment_has_data;
     let downloads = given("--download") || own.contains(&"mnist") && !has_data;
     if downloads && !asks_for_help(&own) {

@@ -1,8 +1,8 @@
-//! The one way to run anything in this workspace: `cargo xtask <command>`.
+//! The only way to run anything in this workspace: `cargo xtask <command>`.
 //!
 //! Each command is a list of steps ([`step::Step`]): processes, built as plain data
-//! ([`process::Process`]), and checks in this program ([`lint`]). Steps are built first and run
-//! then, so that the tests can compare what would be run.
+//! ([`process::Process`]), and checks in this program ([`lint`]). Steps are built first and then
+//! run, so that tests can compare what would be run.
 
 mod announcement;
 mod backend;

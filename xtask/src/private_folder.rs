@@ -1,4 +1,4 @@
-//! A folder for the files of one process, which nobody else can read.
+//! A folder for the files of one process that nobody else can read.
 
 use std::path::{Path, PathBuf};
 

@@ -13,7 +13,7 @@ pub(crate) struct Process {
     program: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
-    /// A variable with the value that it has where the environment does not set it.
+    /// A variable with the value that it has if the environment does not set it.
     default_env: Option<(&'static str, &'static str)>,
     /// Printed when the program cannot be started.
     remedy: Option<&'static str>,

@@ -12,14 +12,14 @@ use crate::workspace::{
     TRAIN, TUNE,
 };
 
-/// The part of the build that fine-tuning always has.
+/// The part of the build that fine-tuning always needs.
 const FINETUNE_PART: &str = "finetune";
 
 /// The variable that names a folder of data sets.
 const DATA: &str = "BURN_DP_DATA";
 
-/// Benchmarks measure `burn-dp` as a program of a user compiles it with `--release`, without the
-/// checks of builds for debugging. The other commands have the same dependencies.
+/// Benchmarks measure `burn-dp` as a user's program compiles it with `--release`, without the
+/// checks of debug builds. The other commands have the same dependencies.
 const MEASURED: [&str; 4] = [
     "--config",
     "profile.dev.package.burn-dp.debug-assertions=false",
@@ -27,7 +27,7 @@ const MEASURED: [&str; 4] = [
     "profile.dev.package.burn-dp.overflow-checks=false",
 ];
 
-/// Arguments that go to the program as they are.
+/// Arguments that are passed to the program unchanged.
 #[derive(ClapArgs, Debug, Default)]
 pub(crate) struct Args {
     /// Arguments of the program; `--backend` and the data set also select what is compiled.
@@ -83,8 +83,8 @@ pub(crate) fn bench(args: &Args) -> Result<Process, String> {
     }
 }
 
-/// Returns the program that kills runs. It is built like the tests, with the fail points of builds
-/// for debugging.
+/// Returns the program that kills runs. It is built like the tests, with the fail points of debug
+/// builds.
 pub(crate) fn soak(args: &Args) -> Process {
     Process::cargo()
         .args(["run", "-p", SOAK.package, "--features", SOAK_FULL, "--bin", SOAK.binary, "--"])

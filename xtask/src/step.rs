@@ -9,14 +9,14 @@ use crate::process::Process;
 use crate::web;
 use crate::workspace;
 
-/// What a command does, one after the other.
+/// What a command does, one after another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Starts a process and waits.
     Process(Process),
     /// Checks the structure and the words of all files.
     Structure,
-    /// Takes the guards of the library away.
+    /// Removes the guards of the library.
     Guards(guards::Options),
     /// Builds, serves or tests the page for browsers.
     Web(web::Task),

@@ -8,11 +8,12 @@ use crate::process::Process;
 use crate::vulkan;
 use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, LIBRARY, TESTED};
 
-/// The variable that says on which backend `runs` and `learner` of `burn-dp` make their steps.
+/// The variable that selects the backend on which `runs` and `learner` of `burn-dp` run their
+/// steps.
 const TEST_BACKEND: &str = "BURN_DP_TEST_BACKEND";
 
 /// The variable that seeds the cases of property tests, and its value where it is not set: every
-/// run has the same cases, so that none fails by luck. `random` draws new ones.
+/// run has the same cases, so that none fails by chance. `random` draws new ones.
 pub(crate) const CASES: (&str, &str) = ("PROPTEST_RNG_SEED", "0");
 
 /// Returns whether `cargo nextest` is installed.
@@ -28,7 +29,7 @@ pub(crate) fn nextest_found() -> bool {
 /// Returns the tests, with nextest where it is installed, then the doc tests, which nextest
 /// does not run.
 ///
-/// Every test runs, whatever fails first.
+/// All tests run, even after a failure.
 pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool) -> Vec<Process> {
     let mut processes = Vec::new();
     let runner: &[&str] = if nextest {
@@ -51,7 +52,7 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
 
 /// Returns the tests of the library, and of whole runs, whose names contain one of `filters`.
 ///
-/// Nothing else is built: every other crate would be built once more for the backend.
+/// Nothing else is built: every other crate would be built again for the backend.
 pub(crate) fn of_library(backend: Backend, filters: &[&str], nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
     let tests = Process::cargo().args(runner.iter().copied());
@@ -70,7 +71,7 @@ fn selected(mut process: Process, backend: Option<Backend>) -> Process {
 /// Sets what the tests need on a backend.
 fn on(process: Process, backend: Option<Backend>) -> Process {
     let mut process = process.default_env(CASES);
-    // Whole steps are made on the device of this backend.
+    // Whole steps run on the device of this backend.
     let other = backend.filter(|backend| !backend.is_in_full());
     if let Some(name) = other.and_then(Backend::feature) {
         process = process.env(TEST_BACKEND, name);
@@ -99,8 +100,8 @@ fn library_features(backend: Backend, gpu: bool) -> Vec<String> {
 /// Returns `whole`, and the feature of a backend of the package that `prefix` names.
 ///
 /// Without a GPU the kernels of WGPU are compiled by a software driver. There, autotuning would
-/// take most of the time of the tests, because it compiles every variant of a kernel: `untuned` is
-/// in place of the default features.
+/// take most of the time of the tests, because it compiles every variant of a kernel: `untuned`
+/// replaces the default features.
 fn with_backend(
     whole: &str,
     prefix: &str,
@@ -228,7 +229,7 @@ mod tests {
     }
 
     /// Returns the packages that the first `cargo xtask train` compiles on Linux, with this kind of
-    /// edges. What remains in brackets is the folder of a member of the workspace.
+    /// edges. Only the folders of workspace members remain in brackets.
     fn packages_of_the_default_run(edges: &str) -> BTreeSet<String> {
         let mut tree = Command::new("cargo");
         tree.args(["tree", "--locked", "--quiet", "--prefix", "none", "-e", edges]);
@@ -240,7 +241,7 @@ mod tests {
         packages.filter(|line| !line.is_empty() && !line.ends_with("(*)")).collect()
     }
 
-    /// Returns the crates of other people that the program depends on, without what only build
+    /// Returns the third-party crates that the program depends on, without the ones that only build
     /// scripts need.
     fn dependencies_of_the_default_run() -> BTreeSet<String> {
         let packages = packages_of_the_default_run("normal");

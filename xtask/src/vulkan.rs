@@ -13,13 +13,14 @@ const GPU_FILES: [&str; 3] = ["/dev/dri/renderD128", "/dev/nvidiactl", "/dev/dxg
 pub(crate) const RUNTIME_FOLDER: Option<&str> =
     if cfg!(target_os = "linux") { Some("XDG_RUNTIME_DIR") } else { None };
 
-/// Switches off the optimization of kernels in Mesa's software driver. It compiles each of them for
-/// the CPU, and a test runs most of them a few times: optimizing them costs twice what it saves.
+/// Disables the optimization of kernels in Mesa's software driver. It compiles each kernel for the
+/// CPU, and a test runs most of them only a few times: optimizing them costs twice as much as it
+/// saves.
 pub(crate) const QUICK_KERNELS: (&str, &str) = ("GALLIVM_PERF", "nopt");
 
 /// Returns whether the WGPU backend has something to run on.
 ///
-/// On other systems than Linux the graphics API is part of the system.
+/// On systems other than Linux the graphics API is part of the system.
 pub(crate) fn driver_found() -> bool {
     !cfg!(target_os = "linux") || DRIVER_FOLDERS.iter().any(announces_driver)
 }

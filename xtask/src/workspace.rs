@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The crates that are published, each after those that it depends on.
+/// The crates that are published, each after its dependencies.
 pub(crate) const PUBLISHED: [&str; 4] =
     ["burn-dp-accountant", "burn-dp-kernels", "burn-dp", "burn-dp-examples"];
 
@@ -27,7 +27,7 @@ pub(crate) const BOOK: &str = "burn-dp-book";
 /// The package whose features select the backends and the optional parts of everything else.
 pub(crate) const EXAMPLES: &str = "burn-dp-examples";
 
-/// The features with everything that runs on a CPU: tests, Clippy and the documentation have them.
+/// The features with everything that runs on a CPU, which tests, Clippy and the documentation use.
 pub(crate) const FULL: &str = "burn-dp-examples/full,burn-dp-bench/full,burn-dp-models/full";
 
 /// The features of the soak, whose package does not depend on the models.
@@ -89,9 +89,9 @@ pub(crate) struct Part {
     pub(crate) feature: &'static str,
     /// A crate that only a build of this part compiles.
     pub(crate) witness: &'static str,
-    /// About how many crates it adds, build scripts and this workspace included.
+    /// Approximate number of crates that it adds, including build scripts and this workspace.
     pub(crate) crates: usize,
-    /// About how many minutes it adds on two cores.
+    /// Approximate number of minutes that it adds on two cores.
     pub(crate) minutes: usize,
 }
 

@@ -2,20 +2,21 @@
 
 use super::binomial::{ln_mass, upper_limit};
 
-/// Largest number of scores for which the band is calibrated exactly, in quadratic time.
+/// Maximum number of scores for which the band is calibrated exactly, in quadratic time.
 const EXACT: usize = 1_000;
 
 /// Upper confidence limits of the rate of an error, for every threshold at once.
 ///
 /// The error is, for example, a score of an included canary below the threshold. If k of n scores
-/// are below a threshold, whatever chose it, the threshold is at most the order statistic k + 1.
-/// The probability of a score below that statistic is at most the order statistic `U_(k+1)` of n
-/// uniform numbers.
-/// So limits `b_k` with `P[U_(k+1) > b_k for any k] <= significance` hold for all thresholds.
+/// are below a threshold, however it was chosen, the threshold is at most the order statistic
+/// k + 1. The probability of a score below that statistic is at most the order statistic `U_(k+1)`
+/// of n uniform numbers. Therefore limits `b_k` with `P[U_(k+1) > b_k for any k] <= significance`
+/// hold for all thresholds.
 ///
-/// Each `b_k` is the limit of Clopper and Pearson at one common local level. Up to 1,000 scores the
-/// level is the largest that the significance allows, by the exact crossing probability. Beyond, it
-/// is the significance divided by the number of the order statistics in a fixed grid.
+/// Each `b_k` is the limit of Clopper and Pearson at one common local level. For up to 1,000
+/// scores, the level is the largest that the significance allows, computed from the exact crossing
+/// probability. For more, it is the significance divided by the number of order statistics in a
+/// fixed grid.
 pub(super) struct Band {
     /// The limit for each number of errors, increasing.
     limits: Vec<f64>,
@@ -47,7 +48,7 @@ fn limits_at(scores: usize, local_level: f64) -> Vec<f64> {
     (0..scores).map(limit).collect()
 }
 
-/// Returns the limits with the largest common level, up to 2 %.
+/// Returns the limits with the largest common level, up to 2%.
 fn calibrated(scores: usize, significance: f64) -> Vec<f64> {
     // By the union bound, the smaller level is valid.
     let (mut low, mut high) = ((significance / scores as f64).ln(), significance.ln());
@@ -90,7 +91,7 @@ fn on_a_grid(scores: usize, significance: f64) -> Vec<f64> {
 /// The first crossing at k + 1 means that exactly k numbers are below `limits[k]`. Its probability
 /// is the probability of the event without "first", minus the probability of an earlier first
 /// crossing followed by the event. Both are binomial. Errors do not grow: an error in one term acts
-/// as a crossing that did not happen, whose later terms add up to at most the error again.
+/// like a crossing that did not happen, whose later terms add up to at most the same error.
 fn crossing_probability(limits: &[f64]) -> f64 {
     let n = limits.len() as u64;
     let ln_factorials: Vec<f64> = (0..=n).map(|k| libm::lgamma(k as f64 + 1.0)).collect();

@@ -9,7 +9,7 @@ pub(super) fn ln_mass(n: u64, k: u64, p: f64) -> f64 {
     ln_binomial(size, successes) + power(successes, p.ln()) + power(size - successes, (-p).ln_1p())
 }
 
-/// Returns an upper bound of the relative error of the tails: the logarithms of the factorials and
+/// Returns an upper bound on the relative error of the tails: the logarithms of the factorials and
 /// of the powers are exact to a few units in the last place.
 fn rounding(n: u64, p: f64) -> f64 {
     let size = n as f64;
@@ -17,7 +17,7 @@ fn rounding(n: u64, p: f64) -> f64 {
     4.0 * f64::EPSILON * size * (3.0 * size.ln().max(1.0) + powers)
 }
 
-/// Returns an upper bound of `ln P[Bin(n, p) <= k]`, by a sum of positive terms.
+/// Returns an upper bound on `ln P[Bin(n, p) <= k]`, as a sum of positive terms.
 pub(super) fn ln_cdf_upper(n: u64, k: u64, p: f64) -> f64 {
     if k >= n || p <= 0.0 {
         return 0.0;
@@ -39,8 +39,8 @@ pub(super) fn ln_cdf_upper(n: u64, k: u64, p: f64) -> f64 {
     (-(up - margin).exp().min(1.0)).ln_1p().min(0.0)
 }
 
-/// Returns `1 + ratio(j) + ratio(j) ratio(j ± 1) + ...` for ratios that fall, and a bound of the
-/// terms that it leaves out.
+/// Returns `1 + ratio(j) + ratio(j) ratio(j ± 1) + ...` for ratios that fall, and a bound on the
+/// omitted terms.
 fn terms(ratio: impl Fn(f64) -> f64, start: f64, step: f64) -> f64 {
     let (mut sum, mut term, mut j) = (1.0, 1.0, start);
     loop {
@@ -58,7 +58,7 @@ fn terms(ratio: impl Fn(f64) -> f64, start: f64, step: f64) -> f64 {
 }
 
 /// Returns the upper confidence limit of a probability after `successes` in `trials`: the
-/// probability at which so few successes have the probability `significance`, rounded up.
+/// probability at which this few successes have the probability `significance`, rounded up.
 ///
 /// # References
 ///

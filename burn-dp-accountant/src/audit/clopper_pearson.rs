@@ -11,12 +11,12 @@ use super::scores::{AuditScores, Errors};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ThresholdRule {
-    /// The best of all thresholds, with limits that hold for every threshold at once, also for
-    /// those between and beyond the scores.
+    /// The best of all thresholds, with limits that hold for every threshold at once, including
+    /// thresholds between and beyond the scores.
     #[default]
     All,
     /// The best threshold on one half of the canaries, tested on the other half. The halves follow
-    /// from a fixed permutation of the sorted scores and the seed.
+    /// from a random permutation of the scores that the seed determines.
     Split {
         /// Seed of the permutation; choose it before the audit.
         seed: u64,
@@ -99,8 +99,8 @@ pub(super) fn of_fixed_threshold(
     AtThreshold::alone(scores, scores.errors(threshold), delta, significance)
 }
 
-/// Returns the bound on one half of the canaries at the threshold that is best on the other half.
-/// A list with one score leaves nothing to choose with, and the bound is 0.
+/// Returns the bound on one half of the canaries at the threshold that is best on the other half. A
+/// list with one score leaves no half to choose from, and the bound is 0.
 pub(super) fn of_split(
     scores: &AuditScores,
     seed: u64,
@@ -108,8 +108,8 @@ pub(super) fn of_split(
     significance: f64,
 ) -> AtThreshold {
     let nothing = AtThreshold::new(None, 1.0, 1.0, delta);
-    // Not of the sorted scores: a seed would fix which ranks are tested, and given the choice
-    // their counts would hardly be random.
+    // Not of the sorted scores: a seed would fix the tested ranks, and given the choice their
+    // counts would hardly be random.
     let [included, excluded] = scores.as_given();
     let (in_choice, in_test) = halves(included, seed);
     let (out_choice, out_test) = halves(excluded, seed.wrapping_add(1));

@@ -27,9 +27,9 @@ use crate::rounded::Rounded;
 pub enum Estimator {
     /// Error rates of a threshold.
     ClopperPearson,
-    /// Right guesses about the canaries of one run.
+    /// Correct guesses about the canaries of one run.
     OneRun,
-    /// Right guesses about the canaries of one run, for a Gaussian trade-off function.
+    /// Correct guesses about the canaries of one run, for a Gaussian trade-off function.
     OneRunFdp,
     /// Error rates of all thresholds, for a Gaussian trade-off function.
     Gdp,
@@ -46,18 +46,18 @@ pub struct AuditEstimate {
     /// The estimator.
     pub estimator: Estimator,
     /// The lower bound. It exceeds the ε of the training with a probability of at most
-    /// `significance`, if what it [assumes](Self::assumes) holds.
+    /// `significance`, if its [assumptions](Self::assumes) hold.
     pub epsilon_lower: f64,
     /// δ of the bound.
     pub delta: f64,
     /// Probability that the bound is wrong. The estimates of one audit are not independent: divide
-    /// it by the number of the estimates among which you choose.
+    /// it by the number of estimates that you choose from.
     pub significance: f64,
     /// How the threshold or the number of guesses was chosen, and how the choice is paid for.
     pub threshold_rule: String,
-    /// What the bound needs beyond the definition of (ε, δ).
+    /// The assumptions of the bound beyond the definition of (ε, δ).
     pub assumes: &'static str,
-    /// What was measured, by name: rates, counts, areas.
+    /// The measured values, by name: rates, counts, areas.
     #[serde(flatten)]
     pub measured: BTreeMap<&'static str, f64>,
 }
@@ -81,10 +81,10 @@ const COINS: &str = "each canary was included by a fair coin of its own";
 const GAUSSIAN_COINS: &str = "each canary was included by a fair coin of its own, and the \
                               trade-off function is Gaussian";
 
-/// Largest number of canaries whose number of guesses is chosen afterwards.
+/// Maximum number of canaries for which the number of guesses is chosen afterwards.
 const CHOOSABLE: usize = 10_000;
 
-/// Largest share of the significance that δ may take from that choice.
+/// Maximum share of the significance that δ may use for that choice.
 const SHARE_OF_DELTA: f64 = 0.5;
 
 /// Lower bounds on ε from the scores of canaries.
@@ -225,8 +225,8 @@ impl<'a> Audit<'a> {
             .with_threshold(threshold)
     }
 
-    /// Returns the bound from guesses about the canaries, the most confident first: highest score
-    /// in, lowest score out, and so on.
+    /// Returns the bound from guesses about the canaries, in order of confidence: highest score in,
+    /// lowest score out, and so on.
     ///
     /// The number of guesses is chosen afterwards, and the exact distribution of the best choice
     /// pays for it, if m canaries and δ leave half of the significance (`m δ <= significance / 2`)
@@ -299,7 +299,7 @@ impl<'a> Audit<'a> {
     }
 
     /// Returns the true positive rate at a false positive rate, its lower limit, and the bound at
-    /// this threshold alone.
+    /// only this threshold.
     ///
     /// # References
     ///

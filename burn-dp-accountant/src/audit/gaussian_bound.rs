@@ -7,14 +7,14 @@ use super::scores::Errors;
 use crate::gdp::gaussian_bracket;
 use crate::math::normal;
 
-/// A lower bound of μ of μ-Gaussian differential privacy, and its ε at a δ.
+/// A lower bound on μ of μ-Gaussian differential privacy, and its ε at a δ.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct GaussianLowerBound {
     /// Lower bound of μ.
     pub mu_lower: f64,
-    /// Lower bound of ε at δ. At δ = 0 no ε is finite for any μ above 0; then this is 0, which says
-    /// nothing.
+    /// Lower bound of ε at δ. At δ = 0, no ε is finite for any μ above 0; this is then 0, which has
+    /// no meaning.
     pub epsilon_lower: f64,
 }
 
@@ -94,7 +94,7 @@ mod tests {
             let found = of_corners(corners, scores, significance, delta);
             assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
         }
-        // Row p045: not the release 2.0.0, which took the absolute value of a negative μ.
+        // Row p045, except release 2.0.0, which took the absolute value of a negative μ.
         let unequal = [
             [0, 0],
             [0, 5],

@@ -2,11 +2,11 @@
 
 use super::scores::AuditScores;
 
-/// Returns for each r from 1 to m how many of the r most confident guesses are wrong.
+/// Returns, for each r from 1 to m, how many of the r most confident guesses are wrong.
 ///
 /// The highest score is guessed "in", the lowest "out", the second highest "in", and so on to the
-/// middle. The order follows from the scores alone, never from the coins. Among equal scores, the
-/// wrong guesses come first: no order of them that ignores the coins has fewer right guesses.
+/// middle. The order depends only on the scores, never on the coins. Among equal scores, the wrong
+/// guesses come first: no order of them that ignores the coins has fewer correct guesses.
 pub(super) fn wrong_guesses(scores: &AuditScores) -> Vec<u64> {
     let (included, excluded) = (scores.included(), scores.excluded());
     let descending = |list: &[f64]| list.iter().rev().copied().collect::<Vec<_>>();

@@ -1,14 +1,14 @@
 //! Audits: lower bounds on ε from the scores of canaries.
 //!
-//! An accountant proves an upper bound on ε from what a training is supposed to do. An audit
-//! measures a lower bound from what it did: some examples (canaries) are included or left out by
-//! coins, an attacker scores each of them, and scores that tell the two apart better than ε allows
-//! refute it. An audit finds mistakes. It proves nothing about a training that passes it.
+//! An accountant proves an upper bound on ε from what the training is supposed to do. An audit
+//! measures a lower bound from what it did: coins decide which examples (canaries) are included, an
+//! attacker scores each of them, and scores that distinguish the two kinds better than ε allows
+//! refute it. An audit finds mistakes. It proves nothing about training that passes it.
 //!
-//! The scores may come from any training in any framework. `burn-dp` makes canaries and scores in
-//! `burn_dp::audit`, which also contains everything of this module.
+//! The scores may come from training in any framework. `burn-dp` creates canaries and scores in
+//! `burn_dp::audit`, which also re-exports everything in this module.
 //!
-//! | estimator | from | needs beyond (ε, δ) |
+//! | estimator | based on | assumptions beyond (ε, δ) |
 //! |---|---|---|
 //! | [`clopper_pearson`](Audit::clopper_pearson) | error rates of a threshold | independent scores |
 //! | [`one_run`](Audit::one_run) | right guesses | fair coins |
@@ -16,10 +16,10 @@
 //! | [`gdp`](Audit::gdp) | error rates of all thresholds | independent scores, Gaussian trade-off |
 //! | [`auc`](Audit::auc) | area under the ROC curve | independent scores |
 //!
-//! Scores are independent if each comes from a training of its own, or if the canaries of one
-//! training cannot influence each other (gradients in orthogonal directions, for a linear score).
-//! Full-batch training with Gaussian noise has a Gaussian trade-off function. With sampling it is
-//! only close to one, and the two Gaussian estimators are estimates.
+//! Scores are independent if each comes from a separate training run, or if the canaries of one run
+//! cannot influence each other (gradients in orthogonal directions, for a linear score). Full-batch
+//! training with Gaussian noise has a Gaussian trade-off function. With sampling, it is only
+//! approximately Gaussian, and the two Gaussian estimators are not bounds.
 //!
 //! # Example
 //!

@@ -5,7 +5,7 @@ use super::checks::{check_delta, check_significance};
 use crate::AccountantError;
 use crate::math::logarithms::ln_add_exp;
 
-/// Guesses about canaries of one training, each of which was included by a fair coin.
+/// Guesses about canaries of one training run; a fair coin decided about including each.
 ///
 /// # References
 ///
@@ -20,17 +20,17 @@ pub struct OneRunGuesses {
 /// Resolution of ε; every bound is rounded down by at most twice this.
 pub(super) const RESOLUTION: f64 = 1e-6;
 
-/// Bound beyond which ε is not searched: no number of canaries shows it.
+/// Limit of the search for ε: no number of canaries can prove a larger one.
 const LARGEST: f64 = 64.0;
 
 impl OneRunGuesses {
-    /// Creates the result of `guesses` guesses, of which `correct` are right, about `canaries`
+    /// Creates the result of `guesses` guesses, `correct` of them correct, about `canaries`
     /// canaries. The attacker abstains from the other canaries.
     ///
     /// # Privacy
     ///
-    /// The number of guesses must be chosen without the knowledge of the coins. Choosing the best
-    /// of several numbers afterwards overstates ε.
+    /// The number of guesses must be chosen without knowledge of the coins. Choosing the best of
+    /// several numbers afterwards overstates ε.
     ///
     /// # Errors
     ///
@@ -65,14 +65,14 @@ impl OneRunGuesses {
         self.guesses
     }
 
-    /// Returns the number of right guesses.
+    /// Returns the number of correct guesses.
     pub fn correct(&self) -> u64 {
         self.correct
     }
 
-    /// Returns an upper bound of the probability of at least as many right guesses if the training
-    /// is `(epsilon, delta)`-differentially private: `β + 2 m δ α` with
-    /// `β = P[Bin(r, q) >= v]`, `q = e^ε / (1 + e^ε)` and `α = max_i P[v - i <= Bin < v] / i`.
+    /// Returns an upper bound on the probability of at least as many correct guesses if the
+    /// training is `(epsilon, delta)`-differentially private: `β + 2 m δ α` with `β = P[Bin(r, q)
+    /// >= v]`, `q = e^ε / (1 + e^ε)` and `α = max_i P[v - i <= Bin < v] / i`.
     pub fn p_value(&self, epsilon: f64, delta: f64) -> f64 {
         self.ln_p_value(epsilon, delta).exp()
     }
@@ -128,7 +128,7 @@ pub(super) fn largest_rejected(rejected: impl Fn(f64) -> bool) -> f64 {
     low
 }
 
-/// Returns the least probability with which a guess is wrong under ε.
+/// Returns the minimum probability that a guess is wrong under ε.
 pub(super) fn wrong_probability(epsilon: f64) -> f64 {
     1.0 / (1.0 + epsilon.exp())
 }
@@ -136,20 +136,21 @@ pub(super) fn wrong_probability(epsilon: f64) -> f64 {
 /// Returns the lower bound on ε from all numbers of guesses at once.
 ///
 /// `wrong[r - 1]` of the r most confident guesses are wrong. The statistic is the smallest of the
-/// p-values of the m numbers of guesses. Its distribution is computed exactly, so that the choice
-/// of the best number of guesses is paid for, and not more: the m p-values depend on each other.
+/// p-values of the m numbers of guesses. Its distribution is computed exactly, so that exactly the
+/// choice of the best number of guesses is accounted for: the m p-values depend on each other.
 ///
-/// Why the distribution is the one of independent guesses: let canary i be guessed right (`X_i =
-/// 1`), in the order of the canaries. Given the output of the training and the coins of the
-/// canaries before i, `P[X_i = 1] <= q + f_i` with `q = e^ε / (1 + e^ε)`, and by (ε, δ) the mean
-/// of `f_i / (1 - q)` is at most δ. So `X_i <= max(W_i, F_i)` with `W_i` a coin of probability q
-/// that is independent of the output and of all before, and `P[F_i = 1] <= δ`. Except with
-/// probability m δ no `F_i` is 1, and then the right guesses are at most the coins W, in whatever
-/// order the output puts them. So the p-value is the p-value of the coins plus m δ.
+/// The distribution equals the one for independent guesses. Proof: let canary i be guessed
+/// correctly (`X_i = 1`), in the order of the canaries. Given the output of the training and the
+/// coins of the canaries before i, `P[X_i = 1] <= q + f_i` with `q = e^ε / (1 + e^ε)`, and by (ε,
+/// δ) the mean of `f_i / (1 - q)` is at most δ. So `X_i <= max(W_i, F_i)` with `W_i` a coin of
+/// probability q that is independent of the output and of all before, and `P[F_i = 1] <= δ`. Except
+/// with probability m δ no `F_i` is 1, and then there are at most as many correct guesses as coins
+/// W, in whatever order the output puts them. The p-value is therefore the p-value of the coins
+/// plus m δ.
 ///
-/// A test at ε rejects if the statistic is too small. As both the statistic and its distribution
-/// depend on ε, all values of an interval are rejected together: with the largest statistic and the
-/// smallest critical values of the interval, and coins of its largest q.
+/// A test at ε rejects if the statistic is too small. Because both the statistic and its
+/// distribution depend on ε, all values of an interval are rejected together, with the largest
+/// statistic and the smallest critical values of the interval, and coins of its largest q.
 pub(super) fn epsilon_of_all_numbers(wrong: &[u64], delta: f64, significance: f64) -> f64 {
     let spent = wrong.len() as f64 * delta;
     if spent >= significance {
@@ -169,7 +170,7 @@ pub(super) fn epsilon_of_all_numbers(wrong: &[u64], delta: f64, significance: f6
     left
 }
 
-/// Returns an upper bound of the probability of so small a statistic, for every ε of an interval.
+/// Returns an upper bound on the probability of a statistic this small, for every ε of an interval.
 fn crossing_probability(wrong: &[u64], left: f64, right: f64) -> f64 {
     let (p_left, p_right) = (wrong_probability(left), wrong_probability(right));
     let smallest = wrong.iter().zip(1..).map(|(&wrong, r)| ln_cdf_upper(r, wrong, p_right));
@@ -196,7 +197,7 @@ fn crossing_probability(wrong: &[u64], left: f64, right: f64) -> f64 {
             crossed += alive.remove(0);
             base += 1;
         }
-        // A negligible rest counts as crossed.
+        // A negligible remainder counts as crossed.
         while alive.last().is_some_and(|&rest| rest < 1e-18 && alive.len() > 1) {
             crossed += alive.pop().unwrap_or_default();
         }
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_choice_finds_the_confident_guesses() {
-        // 60 right guesses, then a coin each.
+        // 60 correct guesses, then a coin for each.
         let wrong: Vec<u64> = (1..=1000u64).map(|r| r.saturating_sub(60) / 2).collect();
         let chosen = epsilon_of_all_numbers(&wrong, 0.0, 0.05);
         let known = epsilon(1000, 60, 60, 0.0, 0.05);

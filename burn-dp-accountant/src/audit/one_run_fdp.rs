@@ -6,16 +6,16 @@ use super::one_run::OneRunGuesses;
 use crate::AccountantError;
 use crate::math::normal;
 
-/// Smallest number of guesses among which the number of guesses is chosen.
+/// Minimum number of guesses that can be chosen.
 const FEWEST: usize = 8;
 
 impl OneRunGuesses {
-    /// Returns the lower bound of μ, and its ε at `delta`, if the training is μ-Gaussian
+    /// Returns the lower bound on μ, and its ε at `delta`, if the training is μ-Gaussian
     /// differentially private: the largest μ that the result contradicts at `significance`.
     ///
     /// It is much higher than [`epsilon_lower`](Self::epsilon_lower), because (ε, δ) allows a worse
-    /// mechanism than the Gaussian one, and it is a bound only for a training whose trade-off
-    /// function is Gaussian, at least about.
+    /// mechanism than the Gaussian one, and it is a bound only for training whose trade-off
+    /// function is at least approximately Gaussian.
     ///
     /// # Errors
     ///
@@ -25,7 +25,7 @@ impl OneRunGuesses {
     /// # References
     ///
     /// S. Mahloujifar, L. Melis, K. Chaudhuri, "Auditing f-Differential Privacy in One Run", 2024,
-    /// the recursion over the number of right guesses.
+    /// the recursion over the number of correct guesses.
     pub fn gaussian_bound(
         &self,
         delta: f64,
@@ -50,11 +50,11 @@ impl OneRunGuesses {
         low
     }
 
-    /// Returns whether `correct` right guesses, with probability at least `significance`, would
-    /// need more than all probability under μ.
+    /// Returns whether `correct` correct guesses, with probability at least `significance`, would
+    /// need a total probability above 1 under μ.
     ///
-    /// With p_i the probability of i right guesses, `right` is `Σ_(j >= i) (j / m) p_j` and `wrong`
-    /// is `Σ_(j >= i) ((r - j) / m) p_j`. The trade-off function bounds one by the other.
+    /// With p_i the probability of i correct guesses, `right` is `Σ_(j >= i) (j / m) p_j` and
+    /// `wrong` is `Σ_(j >= i) ((r - j) / m) p_j`. The trade-off function bounds one by the other.
     fn contradicts(&self, mu: f64, significance: f64) -> bool {
         let [canaries, guesses, correct] =
             [self.canaries(), self.guesses(), self.correct()].map(|count| count as f64);
@@ -74,9 +74,9 @@ impl OneRunGuesses {
     }
 }
 
-/// Returns the lower bound of μ from the best of several numbers of guesses: all canaries, half of
-/// them, a quarter, and so on. The numbers follow from the number of canaries alone; each is tested
-/// at its share of the significance. Returns the guesses too.
+/// Returns the lower bound on μ from the best of several numbers of guesses: all canaries, half of
+/// them, a quarter, and so on. The numbers depend only on the number of canaries; each is tested at
+/// its share of the significance. Also returns the guesses.
 pub(super) fn best_of_halves(wrong: &[u64], significance: f64) -> (OneRunGuesses, f64) {
     let numbers: Vec<usize> =
         std::iter::successors(Some(wrong.len()), |&r| (r / 2 >= FEWEST).then_some(r / 2)).collect();

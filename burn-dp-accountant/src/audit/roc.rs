@@ -18,7 +18,7 @@ pub(super) fn area(scores: &AuditScores) -> f64 {
 }
 
 /// Returns a lower limit of the area under the true ROC curve: the area under the steps that the
-/// limits of both error rates leave.
+/// limits of both error rates allow.
 pub(super) fn area_lower(thresholds: &[Errors], misses: &Band, false_alarms: &Band) -> f64 {
     // From the highest threshold to the lowest, both limits move one way.
     let mut area = 0.0;
@@ -50,8 +50,8 @@ pub(super) struct RateAt {
 }
 
 /// Returns the rate of the included canaries above the excluded canary of rank `⌊fpr n⌋ + 1`. That
-/// rank is fixed, and the threshold depends on the excluded canaries alone, so one limit for each
-/// of the two rates is enough.
+/// rank is fixed, and the threshold depends only on the excluded canaries, so one limit for each of
+/// the two rates is enough.
 pub(super) fn rate_at(
     scores: &AuditScores,
     false_positive_rate: f64,

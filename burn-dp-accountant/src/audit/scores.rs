@@ -8,12 +8,12 @@ use serde_json::Value;
 use crate::AccountantError;
 
 /// Scores of canaries that were part of the training (`in`) and that were not (`out`). A higher
-/// score says "in".
+/// score means "in".
 ///
 /// Which canaries are included must be decided by independent coins (for the one-run estimators:
-/// fair coins), and a score must be computed without the knowledge of its coin. The score may come
-/// from any attack on any training, for example the negative loss of the final model, or the
-/// product of the released updates with the gradient of the canary.
+/// fair coins), and a score must be computed without knowledge of its coin. The score may come from
+/// any attack on any training run, for example the negative loss of the final model, or the product
+/// of the released updates with the gradient of the canary.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AuditScores {
     /// Scores of the included canaries, as given: a split of the canaries must not depend on the
@@ -118,8 +118,8 @@ impl AuditScores {
         self.thresholds().iter().rev().map(rate).collect()
     }
 
-    /// Returns every threshold with another result, ascending; the last is infinite and says "out"
-    /// of every canary.
+    /// Returns every threshold with a different result, ascending; the last one is infinite and
+    /// means "out" for every canary.
     pub(super) fn thresholds(&self) -> Vec<Errors> {
         let mut values: Vec<f64> = self.included.iter().chain(&self.excluded).copied().collect();
         values.sort_by(f64::total_cmp);
@@ -173,7 +173,7 @@ fn list(value: &Value, name: &'static str) -> Result<Vec<f64>, AccountantError> 
     numbers.collect()
 }
 
-/// Returns the number that JSON does not have and at which a parser stopped.
+/// Returns the number that JSON does not support and at which a parser stopped.
 fn token_at(text: &str, line: usize, column: usize) -> Option<&'static str> {
     let line = text.lines().nth(line.checked_sub(1)?)?;
     let rest = line.get(column.checked_sub(1)?..)?;

@@ -1,4 +1,4 @@
-//! The estimators together: edge cases, and how often a bound is wrong.
+//! All estimators: edge cases, and how often a bound is wrong.
 
 #![allow(clippy::unwrap_used)]
 
@@ -35,8 +35,8 @@ fn gaussian(canaries: usize, mu: f64, seed: u64) -> AuditScores {
     AuditScores::new(included, excluded).unwrap()
 }
 
-/// Scores of randomized response: the coin, right with probability `e^ε / (1 + e^ε)`. No mechanism
-/// with this ε and δ = 0 is easier to attack.
+/// Scores of randomized response: the coin, correct with probability `e^ε / (1 + e^ε)`. No
+/// mechanism with this ε and δ = 0 is easier to attack.
 fn randomized_response(canaries: usize, epsilon: f64, seed: u64) -> AuditScores {
     let mut random = Uniform(seed);
     let right = 1.0 / (1.0 + (-epsilon).exp());
@@ -44,7 +44,7 @@ fn randomized_response(canaries: usize, epsilon: f64, seed: u64) -> AuditScores 
     for _ in 0..canaries {
         let is_in = random.next() < 0.5;
         let says_in = (random.next() < right) == is_in;
-        // A confidence that says nothing breaks the ties.
+        // A meaningless confidence breaks the ties.
         let score = (if says_in { 1.0 } else { -1.0 }) * (1.0 + random.next());
         if is_in { included.push(score) } else { excluded.push(score) }
     }

@@ -27,14 +27,14 @@ const NOISE_RANGE: (f64, f64) = (1e-3, 1e7);
 /// Returns the smallest noise multiplier with which `steps` releases of `event(noise_multiplier)`
 /// meet the budget under add-or-remove-one.
 ///
-/// It is rounded up (more noise) by at most [`CALIBRATION_TOLERANCE`], relative. The ε that decides
-/// is an upper bound.
+/// It is rounded up (more noise) by at most [`CALIBRATION_TOLERANCE`], relative. The ε that it is
+/// based on is an upper bound.
 ///
 /// # Errors
 ///
 /// Returns [`AccountantError::Infeasible`] if no multiplier up to `1e7` meets the budget (for
 /// instance because the event has an additive δ), [`AccountantError::InvalidArgument`] if `steps`
-/// is 0 or the event has a parameter outside of its domain, and [`AccountantError::Unsupported`] if
+/// is 0 or the event has a parameter outside its domain, and [`AccountantError::Unsupported`] if
 /// the event cannot be analyzed.
 ///
 /// # Example
@@ -88,9 +88,8 @@ impl Calibration {
         self
     }
 
-    /// Lets ε be bounded by simulation, as in a ledger with the same simulation; `None` for
-    /// certified answers alone. Where something is simulated, the relative tolerance is at least
-    /// 1e-3.
+    /// Lets ε be bounded by simulation, as in a ledger with the same simulation; `None` for only
+    /// certified answers. Where something is simulated, the relative tolerance is at least 1e-3.
     pub fn with_simulation(mut self, simulation: impl Into<Option<Simulation>>) -> Self {
         self.simulation = simulation.into();
         self
@@ -115,7 +114,7 @@ impl Calibration {
         quick_epsilon(events, self.relation, self.target.delta(), self.simulation.as_ref())
     }
 
-    /// Returns the tolerance of a search among events as this one.
+    /// Returns the tolerance of a search among events like this one.
     fn tolerance_of(&self, event: &DpEvent) -> f64 {
         self.tolerance_of_all(&[(event, 1)])
     }
@@ -135,7 +134,7 @@ impl Calibration {
     /// # Errors
     ///
     /// Returns [`AccountantError::Infeasible`] if no multiplier up to `1e7` meets the budget,
-    /// [`AccountantError::InvalidArgument`] if `steps` is 0 or the event has a parameter outside of
+    /// [`AccountantError::InvalidArgument`] if `steps` is 0 or the event has a parameter outside
     /// its domain, and [`AccountantError::Unsupported`] if the event cannot be analyzed.
     pub fn noise_multiplier(
         &self,
@@ -145,9 +144,9 @@ impl Calibration {
         self.noise_multiplier_after([], steps, event)
     }
 
-    /// Returns the smallest noise multiplier with which `earlier`, the releases that were made
-    /// before on the same data, and then `steps` releases of `event(noise_multiplier)` meet the
-    /// budget together, rounded up.
+    /// Returns the smallest noise multiplier with which `earlier`, the earlier releases on the same
+    /// data, and then `steps` releases of `event(noise_multiplier)` meet the budget together,
+    /// rounded up.
     ///
     /// # Errors
     ///
@@ -222,12 +221,12 @@ impl Calibration {
     }
 
     /// Returns the largest number of releases of `event` within the budget: one more would break
-    /// it. 0 if even one release is too much, `u64::MAX` if the event costs nothing. Of a run with
+    /// it. 0 if even one release is too much, `u64::MAX` if the event costs nothing. For a run with
     /// correlated noise, it is at most the number of its steps.
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if the event has a parameter outside of its
+    /// Returns [`AccountantError::InvalidArgument`] if the event has a parameter outside its
     /// domain, and [`AccountantError::Unsupported`] if the event cannot be analyzed.
     pub fn steps(&self, event: &DpEvent) -> Result<u64, AccountantError> {
         event.validate()?;
@@ -247,7 +246,7 @@ impl Calibration {
     /// # Errors
     ///
     /// Returns [`AccountantError::Infeasible`] if even a probability of 1e-12 is too large,
-    /// [`AccountantError::InvalidArgument`] if the event has a parameter outside of its domain, and
+    /// [`AccountantError::InvalidArgument`] if the event has a parameter outside its domain, and
     /// [`AccountantError::Unsupported`] if the event cannot be analyzed.
     pub fn sampling_probability(
         &self,
@@ -277,7 +276,7 @@ impl Calibration {
     ///
     /// Returns [`AccountantError::Infeasible`] if not even a batch of one unit meets the budget,
     /// [`AccountantError::InvalidArgument`] if `dataset_size` is 0 or the event has a parameter
-    /// outside of its domain, and [`AccountantError::Unsupported`] if the event cannot be analyzed.
+    /// outside its domain, and [`AccountantError::Unsupported`] if the event cannot be analyzed.
     pub fn expected_batch_size(
         &self,
         dataset_size: u64,
@@ -355,7 +354,7 @@ mod tests {
             epsilon_with_simulation(events, relation, 1e-5, None, 0.0).unwrap().upper
         };
         assert!(after > alone && all(after) <= 2.0 && all(after * (1.0 - 3e-6)) > 2.0, "{after}");
-        // Releases that leave next to nothing are named too.
+        // Releases that leave almost nothing are also named.
         let mut almost = calibration.noise_multiplier(1, DpEvent::gaussian).unwrap();
         almost *= 1.0 + 1e-13;
         let first = DpEvent::gaussian(almost);

@@ -75,7 +75,7 @@ fn search(
         let (ln_low, ln_high) = (low.ln(), high.ln());
         let margin = 0.4 * tolerance;
         let mut t = (ln_low * gap_high - ln_high * gap_low) / (gap_high - gap_low);
-        // A shift to the safe side, so that the bracket closes from the other end.
+        // A shift toward the safe side, so that the bracket closes from the other end.
         t += margin;
         if iteration % 4 == 3 || !(t > ln_low && t < ln_high) {
             t = 0.5 * (ln_low + ln_high);
@@ -144,12 +144,13 @@ fn last_that_fits(
     mut high: u64,
     fits: impl Fn(u64) -> Result<bool, AccountantError>,
 ) -> Result<(u64, u64), AccountantError> {
-    /// Number of releases at which the search ends, below the largest one: no training has as many.
+    /// Number of releases at which the search ends, below the maximum: no training run has this
+    /// many.
     const LIMIT: u64 = 1 << 40;
     while fits(high)? {
         low = high;
         if high >= LIMIT {
-            // Only what costs nothing has no end.
+            // Only releases that cost nothing have no limit.
             return Ok((low, if fits(u64::MAX)? { u64::MAX } else { low + 1 }));
         }
         high = high.saturating_mul(2);

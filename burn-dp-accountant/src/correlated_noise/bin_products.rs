@@ -1,8 +1,8 @@
-//! Inner products of what the bins of a run contribute.
+//! Inner products of the contributions of a run's bins.
 
 use super::strategy::Strategy;
 
-/// Largest number of rows of a matrix whose products are formed one by one.
+/// Maximum number of rows of a matrix whose products are formed one by one.
 const MAX_DENSE: usize = 4_096;
 
 impl Strategy {

@@ -12,7 +12,7 @@ use crate::error::AccountantError;
 /// Version of the files.
 const FORMAT_VERSION: u32 = 1;
 
-/// Largest relative difference between the recorded loss and the loss of the strategy in the file.
+/// Maximum relative difference between the recorded loss and the loss of the strategy in the file.
 const LOSS_TOLERANCE: f64 = 1e-9;
 
 #[derive(Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl Strategy {
         write(path.as_ref(), &file)
     }
 
-    /// Reads a strategy from a file. Everything in it is checked as by [`new`](Self::new).
+    /// Reads a strategy from a file. Everything in it is checked as in [`new`](Self::new).
     ///
     /// # Errors
     ///
@@ -85,12 +85,12 @@ impl Strategy {
         Ok(read(path.as_ref())?.strategy)
     }
 
-    /// Returns the result of `search`, from `folder` if it is there; otherwise searches and writes
-    /// the result to `folder`.
+    /// Returns the result of `search`, from `folder` if it exists there; otherwise searches and
+    /// writes the result to `folder`.
     ///
-    /// A file is used only if it is of the same search and its strategy has the recorded loss,
-    /// which is computed again. Every other file is replaced. The privacy of a run does not depend
-    /// on the folder: the sensitivity follows from the strategy that is used.
+    /// A file is used only if it is from the same search and its strategy has the recorded loss,
+    /// which is computed again. Any other file is replaced. The privacy of a run does not depend on
+    /// the folder, because the sensitivity follows from the strategy that is used.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(found, search.banded_toeplitz(4).unwrap());
         let file = folder.path().join(search.file_name(family));
         let good = std::fs::read_to_string(&file).unwrap();
-        // A valid file is used: a strategy with another loss and that loss is returned as it is.
+        // A valid file is used: another strategy with its own loss is returned unchanged.
         let other = Strategy::banded_toeplitz(30, &[1.0, 0.5]).unwrap();
         let loss = search.loss_of(&other).unwrap();
         let planted = |strategy: &Strategy, loss: f64, steps: u64| {
@@ -181,7 +181,7 @@ mod tests {
             Strategy::load_or_search(&folder, &StrategySearch::new(30).unwrap(), family).unwrap()
         };
         assert_eq!(planted(&other, loss, 30), other);
-        // A wrong loss, another search, a shorter strategy or damage is not.
+        // A file with a wrong loss, another search, a shorter strategy, or damage is not used.
         assert_eq!(planted(&other, 0.9 * loss, 30), found);
         assert_eq!(planted(&other, loss, 31), found);
         let short = Strategy::banded_toeplitz(20, &[1.0, 0.5]).unwrap();

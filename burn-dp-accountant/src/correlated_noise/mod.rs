@@ -1,7 +1,7 @@
 //! # Correlated noise
 //!
 //! Noise that is correlated over the steps of a run (DP-FTRL, matrix factorization): the noise of a
-//! step cancels a part of earlier noise, so that sums over steps have a smaller error at equal
+//! step cancels a part of earlier noise, so that sums over steps have a smaller error for the same
 //! privacy.
 //!
 //! ## The mechanism
@@ -19,9 +19,9 @@
 //!   the participations of a unit do not overlap. A run then costs one Poisson-sampled Gaussian
 //!   release for each round over the parts. With one band, a random step in each epoch
 //!   ([`Participation::BallsInBins`], [`Participation::RandomAllocation`]) and a minimum separation
-//!   ([`Participation::MinSeparation`]) are amplified too. With several bands, bins are amplified
-//!   as far as they do not share noise, and a [`Simulation`](crate::Simulation) has the
-//!   amplification of bins, fresh bins and a minimum separation.
+//!   ([`Participation::MinSeparation`]) are also amplified. With several bands, bins are amplified
+//!   to the extent that they do not share noise, and a [`Simulation`](crate::Simulation) includes
+//!   the amplification of bins, fresh bins and a minimum separation.
 //! - **Error.** Let `A` be the workload that a run computes from its sums, such as prefix sums for
 //!   SGD. The squared error of answer `t` is the squared norm of row `t` of `A C^-1`
 //!   ([`Strategy::squared_errors`]). The loss of a strategy is the error times the squared
@@ -29,8 +29,8 @@
 //!
 //! One step of a run is the event
 //! [`DpEvent::CorrelatedGaussian`](crate::DpEvent::CorrelatedGaussian). The
-//! [`PrivacyLedger`](crate::PrivacyLedger) adds consecutive steps to one entry. Two runs are two
-//! entries, whose costs add.
+//! [`PrivacyLedger`](crate::PrivacyLedger) merges consecutive steps into one entry. Two runs are
+//! two entries, whose costs add.
 //!
 //! ## The strategies
 //!
@@ -45,7 +45,7 @@
 //! | [`dense`](Strategy::dense) | combines all earlier noise | the steps |
 //!
 //! [`StrategySearch`] finds the best strategy of a family, and [`Strategy::load_or_search`] keeps
-//! results in a folder. [`Strategy::noising`] describes how to make the noise step by step.
+//! results in a folder. [`Strategy::noising`] describes how to generate the noise step by step.
 //!
 //! ## Sensitivity
 //!

@@ -1,4 +1,4 @@
-//! How correlated noise is made from independent noise, step by step.
+//! The computation of correlated noise from independent noise, step by step.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::strategy::Strategy;
 use super::strategy_matrix::StrategyMatrix;
 use super::triangle::{inverse_of_rows, tree_interval};
 
-/// How the noise `w_t` of step `t` follows from independent standard normals `z_0, z_1, …`.
+/// The computation of the noise `w_t` of step `t` from independent standard normals `z_0, z_1, …`.
 ///
 /// The noise that is added in step `t` is [`factor(t)`](Self::factor) times `w_t` times the
 /// standard deviation of the run. Its matrix is the inverse of the strategy. Steps count from 0.
@@ -32,7 +32,7 @@ pub enum NoiseRecipe {
         /// The coefficients `c`.
         coefficients: Vec<f64>,
     },
-    /// `w_t = z_t - Σ_i ω_i s_i`, then `s_i ← θ_i s_i + w_t` for each buffer; all `s_i` begin at 0.
+    /// `w_t = z_t - Σ_i ω_i s_i`, then `s_i ← θ_i s_i + w_t` for each buffer; all `s_i` start at 0.
     Buffers {
         /// The decay θ of each buffer.
         theta: Vec<f64>,
@@ -147,7 +147,7 @@ impl NoiseStream<'_> {
 }
 
 impl Strategy {
-    /// Returns how the noise of the run is made.
+    /// Returns the computation of the run's noise.
     pub fn noising(&self) -> Noising {
         let recipe = match self.matrix() {
             StrategyMatrix::Identity => NoiseRecipe::Independent,
@@ -180,8 +180,8 @@ impl Strategy {
             _ => {
                 let mut column = vec![0.0; n - j];
                 column[0] = 1.0;
-                // Exactly one larger node subtracts the node that ends in step j. It ends as many
-                // steps later as the node is long.
+                // Exactly one larger node subtracts the node that ends in step j. It ends later by
+                // the length of the node.
                 let later = tree_interval(j as u64 + 1) as usize;
                 if let Some(entry) = column.get_mut(later) {
                     *entry = -1.0;
@@ -206,7 +206,7 @@ impl Strategy {
     }
 }
 
-/// What the columns of `C^-1` are made of.
+/// The components of the columns of `C^-1`.
 pub(super) struct InverseParts {
     toeplitz: Option<Vec<f64>>,
     rows: Option<Vec<Vec<f64>>>,

@@ -1,4 +1,4 @@
-//! How often a unit may take part in a run.
+//! The participation of a unit in a run.
 
 use std::fmt;
 
@@ -16,9 +16,9 @@ pub enum Participation {
     /// A unit takes part at most `times` times, in steps that are at least `separation` apart.
     /// Nothing is random, and nothing is amplified.
     AtMost {
-        /// Largest number of participations, at least 1.
+        /// Maximum number of participations, at least 1.
         times: u64,
-        /// Smallest difference between two steps of one unit, at least 1 (every step).
+        /// Minimum difference between two steps of one unit, at least 1 (every step).
         separation: u64,
     },
     /// The data is divided into `parts` fixed parts, independently of the values of the units. Step
@@ -43,19 +43,19 @@ pub enum Participation {
     /// Step `t` uses the units of bin `t mod bins`.
     ///
     /// With one band, the run is amplified. With more bands, the certified bound is an allocation
-    /// to as many bins as do not share noise (the bins over the bands), or
-    /// [`FixedOrder`](Self::FixedOrder), where the bin is counted as known. A
-    /// [`Simulation`](crate::Simulation) has the amplification of all bins, for any strategy.
+    /// to the number of bins that do not share noise (the bins divided by the bands), or
+    /// [`FixedOrder`](Self::FixedOrder), where the bin is assumed to be known. A
+    /// [`Simulation`](crate::Simulation) includes the amplification of all bins, for any strategy.
     BallsInBins {
         /// Number of bins, at least 1.
         bins: u64,
     },
-    /// As balls in bins, with an independent choice in each epoch of `bins` steps.
+    /// Like balls in bins, with an independent choice in each epoch of `bins` steps.
     ///
-    /// With one band, each epoch is amplified. With more bands the run costs as much as
+    /// With one band, each epoch is amplified. With more bands, the run costs as much as
     /// [`AtMost`](Self::AtMost) one participation in each epoch. A
-    /// [`Simulation`](crate::Simulation) has the amplification of Toeplitz strategies with at most
-    /// as many bands as bins.
+    /// [`Simulation`](crate::Simulation) includes the amplification of Toeplitz strategies with at
+    /// most as many bands as bins.
     RandomAllocation {
         /// Number of bins, at least 1.
         bins: u64,
@@ -63,14 +63,14 @@ pub enum Participation {
     /// Each unit takes part independently with the same probability, except in the
     /// `separation - 1` steps after one of its steps.
     ///
-    /// With one band, the run is amplified as Poisson sampling with this probability is, or costs
-    /// as much as [`AtMost`](Self::AtMost), whichever is smaller for many steps. With more bands it
-    /// costs as much as [`AtMost`](Self::AtMost). A [`Simulation`](crate::Simulation) has the
+    /// With one band, the run is amplified like Poisson sampling with this probability, or costs as
+    /// much as [`AtMost`](Self::AtMost), whichever is smaller for many steps. With more bands, it
+    /// costs as much as [`AtMost`](Self::AtMost). A [`Simulation`](crate::Simulation) includes the
     /// amplification of Toeplitz strategies with at most as many bands as the separation.
     MinSeparation {
-        /// Smallest difference between two steps of a unit, at least 1.
+        /// Minimum difference between two steps of a unit, at least 1.
         separation: u64,
-        /// Probability with which a unit takes part that may take part.
+        /// Probability that a unit takes part, given that it may take part.
         sampling_probability: f64,
     },
 }
@@ -85,7 +85,7 @@ impl Participation {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain, or the
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside its domain, or the
     /// strategy has more bands than cyclic Poisson sampling has parts.
     pub fn validate_for(&self, strategy: &Strategy) -> Result<(), AccountantError> {
         match *self {

@@ -1,5 +1,5 @@
 //! Maxima over the patterns of participation: at most `times` steps, at least `separation` apart,
-//! or exactly so far apart in a fixed order.
+//! or exactly `separation` apart in a fixed order.
 
 /// The participations of one unit in `steps` steps.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +12,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Returns the patterns of the first `steps` steps. `times` is lowered to what fits in.
+    /// Returns the patterns of the first `steps` steps. `times` is lowered to the number that fits.
     pub(super) fn new(steps: usize, times: u64, separation: u64) -> Self {
         let separation = usize::try_from(separation).unwrap_or(usize::MAX).max(1);
         let fits = steps.div_ceil(separation);
@@ -86,7 +86,7 @@ impl Patterns {
         lines.last().and_then(|line| line.last()).copied().unwrap_or(0.0)
     }
 
-    /// Returns an upper bound of `Σ_{i,j ∈ π} gram[i, j]` over all patterns π, for a symmetric
+    /// Returns an upper bound on `Σ_{i,j ∈ π} gram[i, j]` over all patterns π, for a symmetric
     /// matrix without negative entries: the sum over `i ∈ π` of the largest sum of row `i` over all
     /// patterns that contain `i`.
     pub(super) fn largest_quadratic_bound(&self, gram: &[f64]) -> f64 {

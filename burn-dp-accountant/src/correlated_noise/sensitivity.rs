@@ -7,12 +7,12 @@ use crate::domain::check_count;
 use crate::error::AccountantError;
 use crate::math::sum::Sum;
 
-/// Largest number of steps for which `C^T C` is formed.
+/// Maximum number of steps for which `C^T C` is formed.
 const GRAM_STEPS: usize = 2_048;
-/// Largest number of operations of a bound by dynamic programming.
+/// Maximum number of operations for a bound by dynamic programming.
 const LARGEST_WORK: usize = 1 << 28;
 
-/// Largest number of patterns that are tried one by one.
+/// Maximum number of patterns that are enumerated.
 const MOST_PATTERNS: f64 = 50_000.0;
 
 /// Rounding of a bound that is attained.
@@ -61,9 +61,9 @@ impl Strategy {
     /// Returns the sensitivity of the whole run if a unit takes part exactly every `period` steps:
     /// the data is used in a fixed order.
     ///
-    /// Besides the cases of [`sensitivity`](Self::sensitivity), the value is exact for matrices
-    /// without negative entries, and if the columns of one unit are orthogonal, as in the result of
-    /// a dense search.
+    /// In addition to the cases of [`sensitivity`](Self::sensitivity), the value is exact for
+    /// matrices without negative entries, and if the columns of one unit are orthogonal, as in the
+    /// result of a dense search.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl Strategy {
         }
         let exact = self.exact_squared_sensitivity(patterns);
         let squared = exact.unwrap_or_else(|| self.squared_sensitivity_bound(patterns));
-        // Every column has an entry: a sum of zero is a NaN that was lost.
+        // Every column has an entry, so a sum of zero is a lost NaN.
         if squared.is_finite() && squared > 0.0 {
             // Contributions in orthogonal directions attain the sum of the squared norms.
             let is_attained = || {
@@ -169,7 +169,7 @@ impl Strategy {
 
     fn squared_sensitivity_bound(&self, patterns: Patterns) -> f64 {
         let steps = patterns.steps;
-        // All terms do not decrease with the number of steps, so that their minimum does not.
+        // No term decreases with the number of steps, so neither does their minimum.
         let mut bound = self.of_overlapping_columns(patterns);
         if patterns.in_fixed_order {
             let free = Patterns { in_fixed_order: false, ..patterns };
@@ -189,7 +189,7 @@ impl Strategy {
         if work_of_gram(patterns) <= LARGEST_WORK && steps <= GRAM_STEPS {
             bound = bound.min(patterns.largest_quadratic_bound(&self.gram(steps, true)));
         }
-        // The signs help only the whole run: a part of a run has at most its sensitivity.
+        // The signs only help the whole run; a part of a run has at most its sensitivity.
         let whole = patterns.with_steps(self.len());
         if work_of_gram(whole) <= LARGEST_WORK
             && self.len() <= GRAM_STEPS
@@ -201,8 +201,8 @@ impl Strategy {
     }
 
     /// Returns the exact value if no two participations share a row, for example because there is
-    /// only one: the largest sum of squared norms. The error is an upper bound, if the exact value
-    /// takes too long.
+    /// only one: the largest sum of squared norms. The error variant is an upper bound, if the
+    /// exact value takes too long.
     fn of_separate_columns(&self, patterns: Patterns) -> Result<f64, f64> {
         let norms = self.squared_norms_after(patterns.steps);
         if norms.is_sorted_by(|a, b| a >= b) {
@@ -236,8 +236,8 @@ fn work_of_gram(patterns: Patterns) -> usize {
 }
 
 /// Returns the smallest non-increasing sequence above the absolute values: the maximum of each
-/// value and all *later* ones. (The minimum with all earlier ones would lie below the values, and
-/// would report too little.)
+/// value and all *later* ones. (The minimum with all earlier ones would be below the values, and
+/// would report too small a sensitivity.)
 fn non_increasing_majorant(coefficients: &[f64]) -> Vec<f64> {
     let mut majorant: Vec<f64> = coefficients.iter().map(|c| c.abs()).collect();
     for i in (1..majorant.len()).rev() {
@@ -414,7 +414,7 @@ mod tests {
             }
         }
         assert!(compared >= 9 * 54, "{compared}");
-        // One participation more: there are too many patterns for all of them.
+        // With one more participation, there are too many patterns to enumerate.
         let increasing = Strategy::banded_toeplitz(100, &[0.5, 0.6, 0.7]).unwrap();
         let number = |times| Patterns::new(100, times, 1).number();
         assert!(number(2) <= MOST_PATTERNS && number(3) > MOST_PATTERNS);

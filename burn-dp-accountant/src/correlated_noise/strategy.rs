@@ -9,9 +9,9 @@ use super::series;
 use super::strategy_matrix::{StrategyMatrix, check_matrix};
 use crate::error::AccountantError;
 
-/// Largest number of steps of a strategy.
+/// Maximum number of steps of a strategy.
 const MAX_STEPS: u64 = 10_000_000;
-/// Largest number of rows of a dense strategy.
+/// Maximum number of rows of a dense strategy.
 const MAX_DENSE_STEPS: u64 = 1_024;
 
 /// A strategy: the lower-triangular matrix `C` of a run of `steps` steps.
@@ -48,8 +48,8 @@ impl Strategy {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain, `steps`
-    /// is 0 or above 10,000,000 (dense: 1,024), or the inverse of the matrix overflows.
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside its domain, `steps` is 0
+    /// or above 10,000,000 (dense: 1,024), or the inverse of the matrix overflows.
     pub fn new(steps: u64, matrix: StrategyMatrix) -> Result<Self, AccountantError> {
         Written { steps, matrix, normalized_columns: false }.try_into()
     }
@@ -58,7 +58,7 @@ impl Strategy {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if [`new`](Self::new) does.
+    /// Returns the errors of [`new`](Self::new).
     pub fn identity(steps: u64) -> Result<Self, AccountantError> {
         Self::new(steps, StrategyMatrix::Identity)
     }
@@ -67,7 +67,7 @@ impl Strategy {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if [`new`](Self::new) does.
+    /// Returns the errors of [`new`](Self::new).
     pub fn optimal_toeplitz(steps: u64) -> Result<Self, AccountantError> {
         Self::new(steps, StrategyMatrix::OptimalToeplitz)
     }
@@ -76,7 +76,7 @@ impl Strategy {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if [`new`](Self::new) does.
+    /// Returns the errors of [`new`](Self::new).
     pub fn banded_toeplitz(steps: u64, coefficients: &[f64]) -> Result<Self, AccountantError> {
         Self::new(steps, StrategyMatrix::BandedToeplitz { coefficients: coefficients.to_vec() })
     }
@@ -85,7 +85,7 @@ impl Strategy {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if [`new`](Self::new) does.
+    /// Returns the errors of [`new`](Self::new).
     pub fn banded_inverse(steps: u64, coefficients: &[f64]) -> Result<Self, AccountantError> {
         Self::new(steps, StrategyMatrix::BandedInverse { coefficients: coefficients.to_vec() })
     }
@@ -95,7 +95,7 @@ impl Strategy {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if [`new`](Self::new) does.
+    /// Returns the errors of [`new`](Self::new).
     pub fn banded_inverse_square_root(steps: u64, bands: u64) -> Result<Self, AccountantError> {
         let bands = usize::try_from(bands.min(MAX_STEPS)).unwrap_or(usize::MAX);
         Self::banded_inverse(steps, &series::square_root(bands))
@@ -106,7 +106,7 @@ impl Strategy {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if [`new`](Self::new) does.
+    /// Returns the errors of [`new`](Self::new).
     pub fn buffered(steps: u64, theta: &[f64], omega: &[f64]) -> Result<Self, AccountantError> {
         let (theta, omega) = (theta.to_vec(), omega.to_vec());
         Self::new(steps, StrategyMatrix::Buffered { theta, omega })
@@ -116,7 +116,7 @@ impl Strategy {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if [`new`](Self::new) does.
+    /// Returns the errors of [`new`](Self::new).
     pub fn tree(steps: u64) -> Result<Self, AccountantError> {
         Self::new(steps, StrategyMatrix::Tree)
     }
@@ -125,7 +125,7 @@ impl Strategy {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if [`new`](Self::new) does.
+    /// Returns the errors of [`new`](Self::new).
     pub fn dense(rows: Vec<Vec<f64>>) -> Result<Self, AccountantError> {
         Self::new(rows.len() as u64, StrategyMatrix::Dense { rows })
     }
@@ -283,7 +283,7 @@ mod tests {
             (Strategy::banded_toeplitz(4, &[-1.0]), "positive number, got -1"),
             (Strategy::banded_toeplitz(4, &[1.0, f64::NAN]), "finite, got NaN"),
             (Strategy::banded_toeplitz(400, &[1.0, 3.0]), "bounded inverse"),
-            // Their squares overflow, and a sensitivity of nothing would be left.
+            // Their squares overflow, and the sensitivity would be lost.
             (Strategy::banded_toeplitz(10, &[1e200]), "numbers up to 1e30"),
             (Strategy::dense(vec![vec![1.0], vec![1e200, 1.0]]), "numbers up to 1e30"),
             (Strategy::buffered(4, &[0.5], &[]), "got 1 and 0"),

@@ -6,9 +6,9 @@ use super::series;
 use super::triangle::inverse_of_rows;
 use crate::error::AccountantError;
 
-/// Largest number of buffers.
+/// Maximum number of buffers.
 const MAX_BUFFERS: usize = 64;
-/// Largest number of steps times coefficients, which limits the time of validation.
+/// Maximum number of steps times coefficients, which limits the time of validation.
 const MAX_WORK: u64 = 1 << 33;
 
 /// The matrix of a [`Strategy`](super::Strategy), before the normalization of its columns.
@@ -128,8 +128,8 @@ fn check_series(steps: u64, coefficients: &[f64]) -> Result<Vec<f64>, Accountant
     Ok(inverse)
 }
 
-/// Checks entries of a matrix or of its inverse: noise is added in single precision, and the square
-/// of no column may overflow, which would be a sensitivity of nothing.
+/// Checks entries of a matrix or of its inverse: noise is added in single precision, and the
+/// squared norm of a column must not overflow, because the sensitivity would be lost.
 fn check_size(entries: &[f64]) -> Result<(), AccountantError> {
     match entries.iter().position(|value| !(0.0..=1e30).contains(&value.abs())) {
         Some(step) => Err(AccountantError::invalid(

@@ -1,4 +1,4 @@
-//! What a run computes from its noisy sums, and the error of it.
+//! The computation of a run from its noisy sums, and its error.
 
 use super::series;
 use super::strategy::Strategy;
@@ -61,7 +61,7 @@ impl Workload {
         Ok(self)
     }
 
-    /// Sets the factor by which the parameters shrink in each step: 1 less the learning rate times
+    /// Sets the factor by which the parameters shrink in each step: 1 minus the learning rate times
     /// the weight decay.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Workload {
         self.rates.as_ref().map_or(1.0, |rates| rates[step])
     }
 
-    /// Replaces inputs from step `first` on, with nothing before, by the answers of these steps.
+    /// Replaces inputs from step `first` on, with nothing before, with the answers of these steps.
     pub(super) fn apply(&self, first: usize, values: &mut [f64]) {
         if let Some(coefficients) = &self.coefficients {
             let product = series::product(coefficients, values, values.len());
@@ -129,7 +129,7 @@ impl Workload {
 }
 
 impl Workload {
-    /// Replaces values of the answers from step `first` on by their product with the transposed
+    /// Replaces values of the answers from step `first` on with their product with the transposed
     /// matrix of [`apply`](Self::apply).
     pub(super) fn apply_transposed(&self, first: usize, values: &mut [f64]) {
         let (mut sum, mut moment) = (0.0, 0.0);

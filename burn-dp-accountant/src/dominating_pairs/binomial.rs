@@ -1,7 +1,7 @@
 //! Binomial distributions of sampling: how often a unit is drawn, how often a batch is cut.
 
 /// Returns how often one unit is drawn with replacement: the probability of at least one draw, the
-/// conditional distribution `(probability, shift)` of the number of draws, and an upper bound of
+/// conditional distribution `(probability, shift)` of the number of draws, and an upper bound on
 /// the probability that the distribution omits.
 pub(super) fn multiplicities(
     dataset_size: u64,
@@ -62,7 +62,7 @@ pub(super) fn binomial_tail(n: u64, q: f64, limit: u64) -> Tail {
     let ln_mass = ln_binomial_mass(size, j, q);
     let mut mass = ln_mass.exp();
     if mass == 0.0 {
-        // The masses away from the mean are smaller still: the tail is below every number.
+        // The masses away from the mean are even smaller, so the tail is below every number.
         return match above {
             true => Tail { lower: 0.0, upper: f64::MIN_POSITIVE },
             false => Tail { lower: 1.0 - f64::EPSILON, upper: 1.0 },
@@ -78,7 +78,7 @@ pub(super) fn binomial_tail(n: u64, q: f64, limit: u64) -> Tail {
         mass *= ratio;
         j += if above { 1.0 } else { -1.0 };
     }
-    // The series that is left out, the sum, and the rounding of the logarithm of the first mass.
+    // The omitted series, the sum, and the rounding of the logarithm of the first mass.
     let error = 1e-11 + 1e-14 * ln_mass.abs();
     let (lower, upper) = (sum * (1.0 - error).max(0.0), (sum * (1.0 + error)).min(1.0));
     if above { Tail { lower, upper } } else { Tail { lower: 1.0 - upper, upper: 1.0 - lower } }
@@ -143,7 +143,8 @@ mod tests {
 
     #[test]
     fn draws_of_huge_data_sets_have_the_limit_of_poisson() {
-        // A thousand-fold data set changes the number of draws of one unit by next to nothing.
+        // A data set that is a thousand times larger hardly changes the number of draws of one
+        // unit.
         for (n, k) in [(10_000_000_000_000, 1_000_000_000_000), (1 << 53, (1 << 53) / 10)] {
             let (q, components, rest) = multiplicities(n, k, 1.0);
             let mean = k as f64 / n as f64;

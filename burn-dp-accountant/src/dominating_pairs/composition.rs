@@ -1,4 +1,4 @@
-//! A composition of dominating pairs, and what it adds to δ.
+//! A composition of dominating pairs, and its contribution to δ.
 
 use super::direction::Direction;
 use super::pair::Pair;
@@ -13,23 +13,23 @@ pub(crate) struct DominatingPairs {
     /// Total variation `η` between the mechanism and the pairs, on either side:
     /// `δ(ε) <= δ_pairs(ε) + (1 + e^ε) η`, and likewise from below.
     pub(crate) total_variation: f64,
-    /// Why ε is infinite, if it is.
+    /// The reason why ε is infinite, if it is.
     pub(crate) infinite: Option<String>,
-    /// Whether the pairs are an upper bound that no data sets attain. They give no lower bound
-    /// then.
+    /// Whether the pairs are an upper bound that no data sets attain. They then provide no lower
+    /// bound.
     pub(crate) loose: bool,
     /// Whether no attained pairs are known at all, so that [`attained`](Self::attained) is `None`.
     pub(crate) unattained: bool,
 }
 
 impl DominatingPairs {
-    /// Returns what the total variation adds to δ at `epsilon`.
+    /// Returns the contribution of the total variation to δ at `epsilon`.
     pub(crate) fn variation_at(&self, epsilon: f64) -> f64 {
         // Without one, `e^ε` may overflow.
         if self.total_variation > 0.0 { (1.0 + epsilon.exp()) * self.total_variation } else { 0.0 }
     }
 
-    /// Returns pairs that real data sets attain, for a lower bound of ε.
+    /// Returns pairs that real data sets attain, for a lower bound on ε.
     ///
     /// These are the same pairs. For a loose bound of fixed-size sampling they are the pairs of a
     /// data set whose other units all contribute the opposite (the unit is then drawn or not, as
@@ -54,8 +54,8 @@ impl DominatingPairs {
         Some(attained)
     }
 
-    /// Returns whether the attained pairs may be close to the pairs, so that a lower bound is worth
-    /// an effort.
+    /// Returns whether the attained pairs may be close to the pairs, so that computing a lower
+    /// bound is worthwhile.
     pub(crate) fn is_nearly_attained(&self) -> bool {
         !self.parts.iter().any(|(pair, _)| matches!(pair, Pair::Symmetrized { .. }))
     }
@@ -81,7 +81,7 @@ pub(crate) fn directions(parts: &[(Pair, u64)]) -> Vec<Direction> {
     }
 }
 
-/// Returns the largest privacy loss of the composition: an upper bound of ε for every δ. Infinite
+/// Returns the largest privacy loss of the composition: an upper bound on ε for every δ. Infinite
 /// if the loss is not bounded.
 pub(crate) fn largest_loss(parts: &[(Pair, u64)], direction: Direction) -> f64 {
     let losses = parts.iter().map(|(pair, n)| *n as f64 * largest_loss_of(pair, direction));

@@ -62,8 +62,8 @@ impl ContourMoments {
 
     /// Returns `ln E_Q[L^{s+1}]` at `s = θ + it` for `t = first + k·step`, `k < BLOCK`.
     ///
-    /// The angles of a block follow from the first by rotation, so that the rounding of `BLOCK`
-    /// products is all that accumulates.
+    /// The angles of a block follow from the first by rotation, so that only the rounding of
+    /// `BLOCK` products accumulates.
     pub(crate) fn ln_moments(&self, first: f64, step: f64) -> [Complex64; BLOCK] {
         let mut re = [[0.0; LANES]; BLOCK];
         let mut im = [[0.0; LANES]; BLOCK];

@@ -1,6 +1,6 @@
 //! The direction of a neighboring relation.
 
-/// Which of the two neighbors is `P`.
+/// The neighbor that is `P`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// `P` is the data set with the unit.

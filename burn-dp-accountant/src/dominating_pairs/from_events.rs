@@ -17,7 +17,7 @@ impl DominatingPairs {
     /// # Errors
     ///
     /// Returns [`AccountantError::Unsupported`] if an event has no dominating pair, and
-    /// [`AccountantError::InvalidArgument`] if a parameter is outside of its domain.
+    /// [`AccountantError::InvalidArgument`] if a parameter is outside its domain.
     pub(crate) fn of_events<'a>(
         events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
         relation: NeighboringRelation,
@@ -31,7 +31,7 @@ impl DominatingPairs {
     }
 }
 
-/// Largest σ and shift of a discrete Gaussian with a privacy loss distribution.
+/// Maximum σ and shift of a discrete Gaussian with a privacy loss distribution.
 const LARGEST_DISCRETE: f64 = 1e5;
 
 fn add(

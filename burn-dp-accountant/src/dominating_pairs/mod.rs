@@ -1,8 +1,9 @@
-//! From events to dominating pairs: the two distributions that are hardest to tell apart.
+//! Translates events into dominating pairs: the two distributions that are hardest to distinguish.
 //!
-//! `from_events` translates events into counted pairs. The other files hold what the accountants
-//! need of a pair: its privacy loss, its rare losses, and the moments of its likelihood ratio by
-//! two quadrature rules (`trapezoidal` on the whole line, `panels` up to a given loss).
+//! `from_events` translates events into counted pairs. The other files compute the properties of a
+//! pair that the accountants need: its privacy loss, its rare losses, and the moments of its
+//! likelihood ratio by two quadrature rules (`trapezoidal` on the whole line, `panels` up to a
+//! given loss).
 
 mod allocation;
 mod binomial;

@@ -17,7 +17,7 @@ pub(crate) struct Nodes {
     tail: Tail,
 }
 
-/// Exponent from which the subtraction of the first terms is below the rounding.
+/// Exponent above which the subtraction of the first terms is below the rounding.
 pub(super) const LARGEST_EXPONENT: f64 = 300.0;
 
 impl Nodes {

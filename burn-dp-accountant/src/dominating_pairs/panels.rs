@@ -1,8 +1,8 @@
 //! Gauss-Legendre quadrature in panels under `Q`, up to a given privacy loss.
 //!
 //! With small sampling probabilities, losses that practically never occur can dominate a tilted
-//! moment. The trapezoidal rule cannot omit them, because it converges geometrically on the whole
-//! line only. Panels can end anywhere.
+//! moment. The trapezoidal rule cannot omit them, because it converges geometrically only on the
+//! whole line. Panels can end anywhere.
 
 use std::sync::LazyLock;
 
@@ -12,18 +12,18 @@ use super::nodes::Nodes;
 use super::pair::Pair;
 use super::tail::Tail;
 
-/// Nodes in one panel.
+/// Number of nodes in one panel.
 const POINTS: usize = 16;
 
-/// Largest change `κ` of the exponent over half a panel: the error of the rule,
-/// `2^33 (16!)^4 κ^32 / (33 (32!)^3)` relative to the largest value, is then below rounding.
+/// Maximum change `κ` of the exponent over half a panel: the error of the rule, `2^33 (16!)^4 κ^32
+/// / (33 (32!)^3)` relative to the largest value, is then below rounding.
 const LARGEST_CHANGE: f64 = 7.0;
 
-/// Largest number of nodes.
+/// Maximum number of nodes.
 const MAX_NODES: usize = 300_000;
 
 /// Exponent below which a moment, and one of a twentieth of its order, has no mass: there the nodes
-/// need to resolve the density only.
+/// only need to resolve the density.
 const LOWEST: f64 = -1000.0;
 
 /// Distance from the mean beyond which the standard normal distribution is negligible.

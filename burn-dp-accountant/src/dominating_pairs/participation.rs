@@ -14,8 +14,8 @@ use crate::relation::NeighboringRelation;
 /// one random step of each block, is a uniformly random set of `k` steps. With the partition as
 /// part of the outcome the blocks compose (Feldman and Shenfeld 2025).
 ///
-/// Replace-one: with equal choices the outcomes differ by two contributions in each chosen step.
-/// Nothing better is proven here.
+/// Replace-one: with equal choices, the outcomes differ by two contributions in each chosen step.
+/// No better bound is proven here.
 pub(super) fn add_allocation(
     out: &mut DominatingPairs,
     steps: u64,

@@ -8,12 +8,12 @@ use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::relation::NeighboringRelation;
 
-/// What is left to the caller.
+/// The work that remains for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sampling {
     /// Nothing: the pairs were added.
     Added,
-    /// Every unit is always drawn: the inner event is to be added.
+    /// Every unit is always drawn, so the caller adds the inner event.
     None,
 }
 
@@ -39,8 +39,8 @@ pub(super) fn add_poisson(
     if let DpEvent::Laplace { noise_multiplier } = inner {
         if relation == NeighboringRelation::ReplaceOne {
             // Given the other drawn units, both data sets release equal sums or sums that differ by
-            // at most 2C. The hockey-stick divergence is jointly convex, so that the mixture costs
-            // no more than the release without sampling. Nothing better is proven here.
+            // at most 2C. The hockey-stick divergence is jointly convex, so the mixture costs no
+            // more than the release without sampling. No better bound is proven here.
             out.push(Pair::Laplace { mu: 2.0 / noise_multiplier }, count);
             out.loose = true;
             out.unattained = true;
@@ -79,8 +79,8 @@ pub(super) fn add_truncated(
         && !removed
         && q > 0.0
     {
-        // With equal draws the sums differ by the sensitivity, whether they are cut or not. Nothing
-        // better is proven here.
+        // With equal draws the sums differ by the sensitivity, whether they are truncated or not.
+        // No better bound is proven here.
         out.push(Pair::Laplace { mu: relation.sensitivity() / noise_multiplier }, count);
         out.loose = true;
         out.unattained = true;

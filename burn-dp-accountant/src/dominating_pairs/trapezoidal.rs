@@ -11,7 +11,7 @@ use super::nodes::Nodes;
 use super::pair::Pair;
 use super::tail::Tail;
 
-/// Largest number of nodes. Where more are needed, the closed bounds are better.
+/// Maximum number of nodes. Where more are needed, the closed bounds are better.
 const MAX_NODES: f64 = 60_000.0;
 
 /// Returns the rule for moments `E_Q[L^a]` with `1 <= Re a <= order` and `|Im a| <= frequency`.

@@ -33,7 +33,7 @@ pub(super) struct Truncation {
     pub(super) max_batch_size: u64,
 }
 
-/// What a cut changes.
+/// The effect of a cut.
 pub(super) enum Cuts {
     /// The cap is never reached.
     Never,
@@ -49,7 +49,7 @@ pub(super) struct CutMixture {
     whole: f64,
     /// Weight of cut batches, and the probability that the unit is in one.
     cut: (f64, f64),
-    /// Weight of batches that are cut in one of the two data sets only, or that the rounding of the
+    /// Weight of batches that are cut in only one of the two data sets, or that the rounding of the
     /// binomial distribution may have misplaced.
     either: f64,
     /// Probability, rounded down, that the unit is in a batch.
@@ -57,7 +57,7 @@ pub(super) struct CutMixture {
 }
 
 impl Truncation {
-    /// Returns what the cap changes under `relation`.
+    /// Returns the effect of the cap under `relation`.
     pub(super) fn cuts(self, relation: NeighboringRelation) -> Cuts {
         let (n, limit, q) = (self.dataset_size, self.max_batch_size, self.sampling_probability);
         let larger = match relation {
@@ -102,7 +102,7 @@ impl CutMixture {
     }
 }
 
-/// Returns an upper bound of the probability that a cut may change the examples of a unit that has
+/// Returns an upper bound on the probability that a cut may change the examples of a unit that has
 /// this many of them: `P[Binomial(size, q) > limit - examples]`.
 pub(super) fn examples_are_cut(size: u64, q: f64, limit: u64, examples: u64) -> f64 {
     match limit.checked_sub(examples) {

@@ -18,7 +18,7 @@ pub(crate) struct Uncorrelated {
 
 /// Returns whether many steps of Poisson sampling cost less than all participations without
 /// sampling, by the central limits of both: the rule does not depend on the number of steps, so
-/// that the cost of a run does not fall while it goes on. Both are bounds.
+/// that the cost of a run does not fall while it continues. Both are bounds.
 fn sampling_helps(q: f64, noise_multiplier: f64, separation: u64) -> bool {
     let of_step = noise_multiplier.powi(-2);
     q * q * of_step.exp_m1() < of_step / separation as f64
@@ -36,7 +36,7 @@ impl DpEvent {
     }
 
     /// Returns the event after `count` releases of this one: a later step of the same run with
-    /// correlated noise. Every other event stays as it is.
+    /// correlated noise. Every other event is unchanged.
     #[must_use]
     pub fn advanced(&self, count: u64) -> Self {
         let mut next = self.clone();
@@ -58,36 +58,36 @@ impl DpEvent {
     /// unit are in separate rows, and each is a Poisson-sampled Gaussian release of the norm of a
     /// column; the units of the first part have the most of them.
     ///
-    /// A strategy of one band is diagonal, and each row is a release of its own:
+    /// A strategy of one band is diagonal, and each row is a separate release:
     ///
     /// - [`Participation::BallsInBins`]: the rows of one bin are a Gaussian release of the root of
     ///   the sum of their squared entries, which is at most the norm of a column times the root of
     ///   the number of epochs. The run is a random allocation to one of the bins.
-    /// - [`Participation::RandomAllocation`]: each epoch is a random allocation of its own.
+    /// - [`Participation::RandomAllocation`]: each epoch is a separate random allocation.
     /// - [`Participation::MinSeparation`]: given the outputs of earlier steps and the choices of
     ///   all other units, a unit takes part in a step with a probability of at most p, because it
-    ///   takes part with p if it may, and not otherwise. The hockey-stick divergence of
-    ///   `(1 - r) N(0) + r N(g)` and `N(0)`, in both directions, does not fall with `r` (it is
-    ///   convex in `r` and 0 at `r = 0`) nor with `|g|`, so that the pair of Poisson sampling with
-    ///   p dominates each step, and its composition the run (Zhu, Dong, Wang 2022, Theorem 10).
-    ///   Under replace-one both data sets have a probability of their own, and nothing is
-    ///   amplified.
+    ///   takes part with probability p if it may, and otherwise not at all. The hockey-stick
+    ///   divergence of `(1 - r) N(0) + r N(g)` and `N(0)`, in both directions, does not fall with
+    ///   `r` (it is convex in `r` and 0 at `r = 0`) nor with `|g|`, so that the pair of Poisson
+    ///   sampling with p dominates each step, and its composition the run (Zhu, Dong, Wang 2022,
+    ///   Theorem 10). Under replace-one, the two data sets have different probabilities, and
+    ///   nothing is amplified.
     ///
-    /// With at most half as many bands as bins, [`Participation::BallsInBins`] is amplified too, as
-    /// a random allocation to `r = ⌊bins / bands⌋` bins. The bins `⌊k bins / r⌋ + j` for `k < r`,
-    /// modulo the bins, share no row, because they are at least `bands` apart: given that the bin
-    /// of the unit is one of them, the run is a random allocation to `r` of them, with the largest
-    /// norm of a bin. Every bin is in `r` of the sets of all `j`. The likelihood ratio of the run
-    /// is therefore the mean of the ratios of the sets, and a convex functional of a mean is at
-    /// most the largest one.
+    /// With at most half as many bands as bins, [`Participation::BallsInBins`] is also amplified,
+    /// like a random allocation to `r = ⌊bins / bands⌋` bins. The bins `⌊k bins / r⌋ + j` for `k <
+    /// r`, modulo the bins, share no row, because they are at least `bands` apart: given that the
+    /// bin of the unit is one of them, the run is a random allocation to `r` of them, with the
+    /// largest norm of a bin. Every bin is in `r` of the sets of all `j`. The likelihood ratio of
+    /// the run is therefore the mean of the ratios of the sets, and a convex functional of a mean
+    /// is at most the largest one.
     ///
-    /// A run that ends inside of an epoch is a function of the run that completes the epoch. Epochs
-    /// of both allocations are therefore counted as a whole from their first step, and neither the
-    /// end of a run nor the steps that a resumed run repeats can change what was counted.
+    /// A run that ends within an epoch is a function of the run that completes the epoch. Epochs of
+    /// both allocations are therefore counted as a whole from their first step, and neither the end
+    /// of a run nor the steps that a resumed run repeats can change the count.
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain, or the
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside its domain, or the
     /// strategy has fewer steps.
     pub fn without_correlation(&self, count: u64) -> Result<(Self, u64), AccountantError> {
         // A bound under every relation.
@@ -143,7 +143,7 @@ impl DpEvent {
                 is_attained: steps % bins == 0 && strategy.has_equal_columns(steps, 1),
             },
             Participation::BallsInBins { bins } if bins / strategy.bands() > 1 => {
-                // A whole epoch, also where the run ends inside of it.
+                // A whole epoch, even where the run ends within it.
                 let whole = steps.div_ceil(bins).saturating_mul(bins).min(strategy.steps());
                 let bin = strategy.bounded_sensitivity_in_fixed_order(whole, bins)?;
                 let event = Box::new(Self::gaussian(noise_multiplier / (bin.value * ROUNDING)));
@@ -265,7 +265,7 @@ mod tests {
             assert!(pld.lower <= exact && exact <= pld.upper * (1.0 + 1e-8), "{pld:?}");
             assert!(rdp.upper >= epsilon.upper, "{rdp:?}");
         }
-        // A later step alone counts with all steps before it.
+        // A later step on its own counts with all steps before it.
         let later = GdpAccountant::new([(&step.advanced(15), 5)], RELATIONS[0]).unwrap();
         assert!((later.mu() / (sensitivity / 2.0) - 1.0).abs() < 1e-11);
     }

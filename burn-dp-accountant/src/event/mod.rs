@@ -1,4 +1,4 @@
-//! What a mechanism released, as data that the accountants analyze.
+//! The releases of a mechanism, as data that the accountants analyze.
 //!
 //! Compatibility rules of the serialized form (see
 //! [`LEDGER_FORMAT_VERSION`](crate::LEDGER_FORMAT_VERSION)):
@@ -22,7 +22,7 @@ use crate::domain::{check_positive, check_probability};
 use crate::error::AccountantError;
 use crate::math::logarithms::ln_binomial;
 
-/// Largest number of examples of one unit.
+/// Maximum number of examples of one unit.
 const MAX_EXAMPLES: u64 = 1_000;
 
 /// One release, or a structure of releases, on private data.
@@ -62,7 +62,7 @@ pub enum DpEvent {
     ///
     /// A run begins at `first_step` 0, and its steps are released in order.
     /// [`PrivacyLedger`](crate::PrivacyLedger) merges consecutive steps into one entry. A count of
-    /// this event means that many consecutive steps. Given `first_step` above 0 outside of a
+    /// this event means that number of consecutive steps. If `first_step` is above 0 outside a
     /// ledger, accountants count the whole run up to the last of the steps. The event cannot be a
     /// part of another event.
     CorrelatedGaussian {
@@ -82,29 +82,30 @@ pub enum DpEvent {
         /// The release from the sample.
         event: Box<DpEvent>,
     },
-    /// `event` on a Poisson sample that is cut, uniformly at random, to at most `max_batch_size`
-    /// units. A unit that displaces another one changes a cut batch by two contributions.
+    /// `event` on a Poisson sample that is truncated, uniformly at random, to at most
+    /// `max_batch_size` units. A unit that displaces another one changes a truncated batch by two
+    /// contributions.
     TruncatedPoissonSampled {
-        /// Probability that a unit is drawn, before the cut.
+        /// Probability that a unit is drawn, before truncation.
         sampling_probability: f64,
         /// Number of units in the data set (public).
         dataset_size: u64,
-        /// Largest number of units in the sample.
+        /// Maximum number of units in the sample.
         max_batch_size: u64,
         /// The release from the sample.
         event: Box<DpEvent>,
     },
     /// A Gaussian release on a Poisson sample of examples, of which one unit has at most
-    /// `examples`, that is cut, uniformly at random, to at most `max_batch_size` examples. Created
-    /// by [`truncated_poisson_sampled_examples`](Self::truncated_poisson_sampled_examples).
+    /// `examples`, that is truncated, uniformly at random, to at most `max_batch_size` examples.
+    /// Created by [`truncated_poisson_sampled_examples`](Self::truncated_poisson_sampled_examples).
     TruncatedPoissonExamples {
-        /// Probability that an example is drawn, before the cut.
+        /// Probability that an example is drawn, before truncation.
         sampling_probability: f64,
         /// Number of examples in the data set (public).
         dataset_size: u64,
-        /// Largest number of examples in the sample.
+        /// Maximum number of examples in the sample.
         max_batch_size: u64,
-        /// Largest number of examples of one unit.
+        /// Maximum number of examples of one unit.
         examples: u64,
         /// Noise standard deviation over the clipping threshold.
         noise_multiplier: f64,
@@ -178,7 +179,7 @@ pub enum DpEvent {
     DiscreteGaussian {
         /// Parameter σ of the noise: the probability of `k` is proportional to `e^{-k²/(2σ²)}`.
         sigma: f64,
-        /// Largest change of the number by one unit.
+        /// Maximum change of the number by one unit.
         sensitivity: u64,
     },
     /// The exponential mechanism: an outcome is chosen with probability proportional to
@@ -221,7 +222,7 @@ pub enum RunCount {
 }
 
 impl DpEvent {
-    /// Calls `add` with each part that is no composition, and with its number of releases in
+    /// Calls `add` with each part that is not a composition, and with its number of releases in
     /// `count` releases of this event.
     ///
     /// # Errors
@@ -247,8 +248,8 @@ impl DpEvent {
         }
     }
 
-    /// Whether draws are cut to a largest batch, so that another number of units changes how often
-    /// the others take part.
+    /// Whether draws are truncated to a maximum batch size, so that another number of units changes
+    /// how often the others take part.
     pub(crate) fn is_truncated(&self) -> bool {
         match self {
             Self::TruncatedPoissonSampled { .. } | Self::TruncatedPoissonExamples { .. } => true,
@@ -282,7 +283,7 @@ impl DpEvent {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain, or
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside its domain, or
     /// `examples` is above 1,000.
     ///
     /// # References
@@ -316,7 +317,7 @@ impl DpEvent {
         // Mass that is moved to more examples only makes the release worse: above the rounding.
         let drawn: Vec<f64> =
             (1..=examples).map(|j| mass(j as f64) * (1.0 + 1e-11) + f64::MIN_POSITIVE).collect();
-        // Not above (1 - q)^k, also where the difference cancels.
+        // Not above (1 - q)^k, even where the difference cancels.
         let none = (1.0 - drawn.iter().sum::<f64>()).min(mass(0.0) * (1.0 - 1e-11));
         let none = none.max(f64::MIN_POSITIVE);
         Ok(Self::GaussianMixture(GaussianMixture {
@@ -344,7 +345,7 @@ impl DpEvent {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain, or
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside its domain, or
     /// `examples` is above 1,000.
     pub fn truncated_poisson_sampled_examples(
         sampling_probability: f64,

@@ -11,7 +11,7 @@ impl DpEvent {
     /// # Errors
     ///
     /// Returns [`AccountantError::InvalidArgument`] with the name of the first parameter that is
-    /// outside of its domain.
+    /// outside its domain.
     pub fn validate(&self) -> Result<(), AccountantError> {
         match self {
             Self::Gaussian { noise_multiplier } | Self::Laplace { noise_multiplier } => {
@@ -155,8 +155,8 @@ impl DpEvent {
             Self::NonPrivate | Self::Unsupported { .. } => Ok(()),
         }
     }
-    /// Checks an event inside of another event. The steps of a run with correlated noise are not
-    /// independent: no structure of events may repeat, sample or select one of them.
+    /// Checks an event inside another event. The steps of a run with correlated noise are not
+    /// independent, so no structure of events may repeat, sample, or select one of them.
     fn validate_part(&self) -> Result<(), AccountantError> {
         if let Self::CorrelatedGaussian { .. } = self {
             return Err(AccountantError::invalid(

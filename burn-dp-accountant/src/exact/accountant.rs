@@ -14,14 +14,14 @@ use crate::saddle::Cumulants;
 /// Computes ε and δ to nine digits by numerical inversion of the moment generating function of the
 /// privacy loss.
 ///
-/// It takes about a millisecond, whatever the number of steps, and up to seconds if a few rare
-/// losses decide. The value is the `estimate`. Its relative error is at most 1e-9 by comparison of
-/// two contours, which is an estimate and not a proof. Therefore `lower` is 0 and `upper` is
+/// It takes about a millisecond, regardless of the number of steps, and up to seconds if a few rare
+/// losses dominate. The value is the `estimate`. Its relative error is at most 1e-9 by comparison
+/// of two contours, which is an estimate and not a proof. Therefore `lower` is 0 and `upper` is
 /// infinite (δ: 1): use [`PldAccountant`](crate::PldAccountant) for a guarantee, or
 /// [`PrivacyLedger::epsilon`](crate::PrivacyLedger::epsilon) for both.
 ///
-/// Only events with an exact value are supported: fixed-size sampling, truncated Poisson sampling
-/// and (ε, δ) events have bounds only. [`Accountant::epsilon`] and [`Accountant::delta`] return
+/// Only events with an exact value are supported: fixed-size sampling, truncated Poisson sampling,
+/// and (ε, δ) events only have bounds. [`Accountant::epsilon`] and [`Accountant::delta`] return
 /// [`AccountantError::Numerical`] if the integrand decays too slowly, or a pair (such as Laplace)
 /// has no analytic loss.
 ///

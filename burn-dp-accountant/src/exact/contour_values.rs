@@ -88,7 +88,7 @@ impl ContourValues {
                 }
             }
             work += rule.nodes * BLOCK;
-            // Stops if the decay so far predicts an end beyond the limit, but not before 6 % of the
+            // Stops if the decay so far predicts an end beyond the limit, but not before 6% of the
             // work is done.
             let share = work as f64 / domain.most_work() as f64;
             if share > 1.0 || (share > 0.06 && remainder.ln() > share * 1e-16f64.ln()) {
@@ -148,7 +148,7 @@ impl ContourValues {
                 return Some(epsilon);
             }
             // Below the rounding of a long contour the steps no longer shrink. The second contour
-            // measures the error of that.
+            // measures the resulting error.
             if step.abs() >= 0.5 * previous && step.abs() <= 1e-8 * epsilon.abs() {
                 return Some(epsilon);
             }

@@ -35,13 +35,13 @@ pub(super) fn epsilon_of_direction(
     first_accurate(effort, whole, || epsilon_below(parts, direction, delta))
 }
 
-/// Returns the exact ε with the losses cut where they no longer decide it.
+/// Returns the exact ε with the losses cut where they no longer affect it.
 fn epsilon_below(parts: &[(Pair, u64)], direction: Direction, delta: f64) -> Option<ExactValue> {
     let share = 1e-9 * delta / releases(parts);
     let start = Cumulants::new(parts, direction, share).saddle(delta)?.epsilon;
     let mut epsilon = approximate_epsilon(parts, direction, delta, start)?;
     for _ in 0..4 {
-        // A margin of 1 %, so that the cut is valid for the resulting ε too.
+        // A margin of 1%, so that the cut is also valid for the resulting ε.
         let cut = Cut::new(parts, direction, 1.01 * epsilon, 0.1 * OMITTED_SHARE * delta)?;
         let (mut exact, decay) = epsilon_within(parts, direction, Domain::Below(cut.loss), delta)?;
         let missing = omitted_delta(parts, direction, exact.value, cut.loss)? / delta;
@@ -56,7 +56,7 @@ fn epsilon_below(parts: &[(Pair, u64)], direction: Direction, delta: f64) -> Opt
     None
 }
 
-/// Returns the cumulants of the losses that decide, and of all losses in the domain.
+/// Returns the cumulants of the dominant losses, and of all losses in the domain.
 fn cumulants(
     parts: &[(Pair, u64)],
     direction: Direction,
@@ -132,7 +132,7 @@ pub(super) fn delta_of_direction(
     first_accurate(effort, whole, || delta_below(parts, direction, epsilon))
 }
 
-/// Returns the exact δ with the losses cut where they no longer decide it.
+/// Returns the exact δ with the losses cut where they no longer affect it.
 fn delta_below(parts: &[(Pair, u64)], direction: Direction, epsilon: f64) -> Option<ExactValue> {
     let mut visible = Cumulants::new(parts, direction, 1e-40);
     let mut guess = visible.saddle_at(epsilon).map_or(1e-20, |(_, ln_delta)| ln_delta.exp());

@@ -50,14 +50,14 @@ impl RareLosses {
 pub(super) struct Cut {
     /// The largest loss on the contour.
     pub(super) loss: f64,
-    /// Upper bound of `E_P[(e^{ε-Y} - 1)_+; B]`, which is omitted.
+    /// Upper bound on `E_P[(e^{ε-Y} - 1)_+; B]`, which is omitted.
     pub(super) omitted: f64,
 }
 
 /// The share of δ that a cut may omit.
 pub(super) const OMITTED_SHARE: f64 = 1e-12;
 
-/// ε from which the search for it ends without an answer: each doubling costs up to sixty cuts.
+/// ε above which the search for it ends without an answer: each doubling costs up to sixty cuts.
 const LARGEST_EPSILON: f64 = 1e3;
 
 /// Factor between the distances of two candidates for a cut from ε.
@@ -117,7 +117,7 @@ pub(super) fn omitted_delta(
     let t = ((cut - epsilon) / variance + 0.5).max(1.5);
     let ln_moment = cumulants.at(t - 1.0).0;
     let chernoff = rare.sums.1 * (t * (epsilon - cut) + ln_moment).exp();
-    // P and Q change places under `back`: Q(C) there is P'(C).
+    // P and Q are swapped under `back`: Q(C) there is P'(C).
     let bound = chernoff + epsilon.exp() * rare.sums.0 * low.sums.1;
     Some(if bound.is_nan() { all } else { bound.min(all) })
 }

@@ -11,9 +11,9 @@ use crate::relation::NeighboringRelation;
 
 /// Composes Gaussian releases without sampling in closed form (μ-Gaussian differential privacy).
 ///
-/// `lower` and `upper` lie about 1e-10 (relative) around the closed form. They enclose its rounding
-/// errors. Sampled releases are refused: the central-limit formulas for them are estimates
-/// ([`CentralLimitEstimate`](crate::CentralLimitEstimate)), not guarantees.
+/// `lower` and `upper` differ from the closed form by about 1e-10 (relative). They enclose its
+/// rounding errors. Sampled releases are rejected: the central-limit formulas for them are
+/// estimates ([`CentralLimitEstimate`](crate::CentralLimitEstimate)), not guarantees.
 ///
 /// # References
 ///
@@ -21,7 +21,7 @@ use crate::relation::NeighboringRelation;
 #[derive(Debug, Clone)]
 pub struct GdpAccountant {
     mu: f64,
-    /// Whether real data sets attain μ, so that there is a lower bound.
+    /// Whether real data sets attain μ, so that a lower bound exists.
     attained: bool,
     infinite: Option<String>,
 }
@@ -116,7 +116,7 @@ mod tests {
             assert!(answer.lower <= truth && truth * (1.0 - 1e-9) <= answer.upper, "{answer:?}");
             assert!(answer.upper < truth * 1.001, "{answer:?}");
         }
-        // δ = Φ(2) up to next to nothing.
+        // δ = Φ(2) up to a negligible difference.
         let event = DpEvent::gaussian(1e-9);
         let delta = GdpAccountant::new([(&event, 1)], RELATION).unwrap().delta(4.99999998e17);
         let delta = delta.unwrap();

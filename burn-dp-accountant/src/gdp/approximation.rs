@@ -8,7 +8,7 @@ use crate::event::DpEvent;
 use crate::math::normal;
 use crate::rounded::Rounded;
 
-/// An ε without a guarantee: it can be far below the true ε (by 94 % in the worst known case).
+/// An ε without a guarantee: it can be far below the true ε (by 94% in the worst known case).
 ///
 /// There is deliberately no conversion into [`Epsilon`](crate::Epsilon).
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
@@ -31,7 +31,7 @@ impl fmt::Display for ApproximateEpsilon {
     }
 }
 
-/// The Gaussian parameter μ that a long composition approaches, used as if it were reached.
+/// The Gaussian parameter μ that a long composition approaches, used as if the limit were reached.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CentralLimitEstimate {
     mu: f64,
@@ -42,7 +42,7 @@ impl CentralLimitEstimate {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside its domain.
     ///
     /// # References
     ///
@@ -58,7 +58,7 @@ impl CentralLimitEstimate {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside its domain.
     ///
     /// # References
     ///

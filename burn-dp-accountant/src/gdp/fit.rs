@@ -4,7 +4,7 @@ use super::gaussian::GaussianDp;
 use super::tradeoff::TradeoffCurve;
 use crate::math::gaussian_dp::gaussian_delta;
 
-/// Largest μ of a fit.
+/// Maximum μ of a fit.
 const LARGEST_MU: f64 = 1e3;
 
 /// Relative margin of the closed form of δ.
@@ -19,8 +19,8 @@ pub struct GaussianFit {
     /// The guarantee is `δ(ε) <= δ_μ(ε) + slack` for all `ε >= 0`: the δ of the curve at its last
     /// ε, where its tail ends.
     pub slack: f64,
-    /// How much the fit gives away: the smallest `κ` with `f(α + κ) - κ <= G_μ(α)` for all type I
-    /// errors `α`, where `f` is the curve. 0 if the curve is Gaussian.
+    /// The loss of the fit: the smallest `κ` with `f(α + κ) - κ <= G_μ(α)` for all type I errors
+    /// `α`, where `f` is the curve. 0 if the curve is Gaussian.
     pub regret: f64,
 }
 

@@ -8,8 +8,8 @@ use crate::math::normal;
 /// Relative margin of the bounds, far above the error of the closed forms.
 pub(super) const ROUNDING: f64 = 1e-10;
 
-/// `μ`-Gaussian differential privacy: a mechanism that is as hard to attack as telling `N(0, 1)`
-/// from `N(μ, 1)`.
+/// `μ`-Gaussian differential privacy: a mechanism that is as hard to attack as distinguishing `N(0,
+/// 1)` from `N(μ, 1)`.
 ///
 /// [`GdpAccountant`](crate::GdpAccountant) computes `μ` of a composition of events.
 ///
@@ -91,7 +91,7 @@ impl GaussianDp {
 /// Returns lower bound, estimate and upper bound of the δ of one Gaussian release at `epsilon`.
 ///
 /// The closed form loses digits to cancellation where ε is many times μ: its relative error grows
-/// like `(ε/μ)³ / μ` units of roundoff. A δ that underflows is above 0 all the same.
+/// like `(ε/μ)³ / μ` units of roundoff. A δ that underflows is still above 0.
 pub(super) fn delta_bracket(mu: f64, epsilon: f64) -> [f64; 3] {
     if mu == 0.0 {
         return [0.0; 3];

@@ -2,7 +2,7 @@
 
 use super::gaussian::GaussianDp;
 
-/// A lower bound of the trade-off curve of a composition, symmetrized over both directions, from
+/// A lower bound on the trade-off curve of a composition, symmetrized over both directions, from
 /// its privacy loss distribution. Every point is a guarantee: no test has smaller errors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TradeoffCurve {
@@ -20,7 +20,7 @@ impl TradeoffCurve {
         &self.profile
     }
 
-    /// Returns a lower bound of the type II error at type I error `alpha` (clamped to `[0, 1]`):
+    /// Returns a lower bound on the type II error at type I error `alpha` (clamped to `[0, 1]`):
     /// `max_ε max(0, 1-δ-e^ε α, e^{-ε}(1-δ-α))`.
     ///
     /// # References

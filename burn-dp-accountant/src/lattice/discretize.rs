@@ -5,11 +5,11 @@
 //! convex in every `z_t` and decreasing in it. Hence
 //!
 //! - moving mass apart on the `z` axis without moving its mean (each loss between two grid points
-//!   is split between them so that both the mass under `P` and under `Q` stay), rounding a loss up,
-//!   and moving mass to an infinite loss can only make δ larger: the **pessimistic** lattice
-//!   ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022);
+//!   is split between them so that the masses under `P` and `Q` are both preserved), rounding a
+//!   loss up, and moving mass to an infinite loss can only make δ larger: the **pessimistic**
+//!   lattice ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022);
 //! - dropping mass can only make δ smaller, and so does every lattice whose hockey-stick divergence
-//!   lies below the true one everywhere: the **optimistic** lattice.
+//!   is below the true one everywhere: the **optimistic** lattice.
 
 use super::convex_hull::lower_hull;
 use super::masses::Lattice;
@@ -42,8 +42,8 @@ impl Discretized {
         lattice.without_error(rest.max(0.0), lattice.mass.len() - 1)
     }
 
-    /// Returns the optimistic lattice without the error of its masses: what is missing up to the
-    /// mass within the tails is at the smallest loss.
+    /// Returns the optimistic lattice without the error of its masses: the missing part, up to the
+    /// mass within the tails, is at the smallest loss.
     pub(crate) fn optimistic_without_error(&self) -> Lattice {
         let lattice = &self.optimistic;
         let rest = 1.0 - self.omitted - self.total * (1.0 - lattice.error) - SUM_ERROR;
@@ -51,7 +51,7 @@ impl Discretized {
     }
 }
 
-/// Bound of the rounding of the sum of all masses.
+/// Bound on the rounding of the sum of all masses.
 const SUM_ERROR: f64 = 8.0 * f64::EPSILON;
 
 /// Returns the number of grid points that a discretization needs, without allocating them.
@@ -145,7 +145,7 @@ fn bulk(pair: &Pair, direction: Direction, width: f64) -> f64 {
             let mean = contributing().map(|(weight, mu)| weight * mu).sum::<f64>();
             (q, mean / q)
         }
-        // The component of the largest weight decides.
+        // The component with the largest weight determines it.
         Pair::Mixture { ref components, .. } => {
             let heaviest = components.iter().max_by(|a, b| a.0.total_cmp(&b.0));
             return heaviest.map_or(0.0, |(_, pair)| bulk(pair, direction, width));
@@ -163,7 +163,7 @@ fn bulk(pair: &Pair, direction: Direction, width: f64) -> f64 {
 }
 
 /// Lowers the piecewise linear divergence at every grid point by the larger gap of its two cells,
-/// so that it lies below the true divergence everywhere. In masses under `P` the result may be
+/// so that it is below the true divergence everywhere. In masses under `P` the result may be
 /// negative if the loss varies faster than the grid; the convex hull repairs that.
 ///
 /// At the left end the tangent at 0, `E_P[1] - α E_Q[1]`, is the better lower bound: the result
@@ -260,7 +260,7 @@ mod tests {
             {
                 let total: f64 = lattice.mass.iter().sum();
                 assert!((total - 1.0).abs() < 1e-14, "{total}");
-                // Every other mass is lowered by its error, and the end has what is missing.
+                // Every other mass is lowered by its error, and the end has the missing part.
                 let others = lattice.mass.iter().zip(&plain.mass).enumerate();
                 for (i, (new, old)) in others.filter(|(i, _)| *i != end) {
                     assert!(*new <= old * (1.0 - 0.9 * MASS_ERROR), "{i}: {new} {old}");

@@ -6,13 +6,13 @@ pub(crate) struct Lattice {
     pub(crate) offset: f64,
     pub(crate) first: i64,
     pub(crate) mass: Vec<f64>,
-    /// Bound of the relative error of each mass.
+    /// Bound on the relative error of each mass.
     pub(crate) error: f64,
 }
 
 impl Lattice {
     /// Returns the lattice without the error of its masses: each is lowered by its error, and
-    /// `rest`, what is then missing, has the loss at index `end`.
+    /// `rest`, the missing part, has the loss at index `end`.
     pub(crate) fn without_error(&self, rest: f64, end: usize) -> Self {
         let mut mass: Vec<f64> = self.mass.iter().map(|m| m * (1.0 - self.error)).collect();
         mass[end] += rest;
@@ -20,7 +20,8 @@ impl Lattice {
     }
 }
 
-/// Relative error of a tilted mass by the rounding of its loss, over the tilt and the largest loss.
+/// Relative error of a tilted mass due to the rounding of its loss, over the tilt and the largest
+/// loss.
 pub(crate) const LOSS_ERROR: f64 = 16.0 * f64::EPSILON;
 
 /// Returns `ln Σ p e^{ty}` by a recurrence; not finite on overflow.
@@ -61,7 +62,7 @@ pub(crate) fn largest_losses(parts: &[(&Lattice, u64)], width: f64) -> f64 {
     parts.iter().map(|(lattice, n)| *n as f64 * largest(lattice)).sum()
 }
 
-/// Returns the relative error of the composition by the errors of all masses.
+/// Returns the relative error of the composition due to the errors of all masses.
 pub(crate) fn mass_errors(parts: &[(&Lattice, u64)]) -> f64 {
     parts.iter().map(|(lattice, n)| *n as f64 * lattice.error).sum()
 }

@@ -17,7 +17,7 @@
 //! `2.8e-3 · 1.43e-6 X^10 e^X <= 2.2e-12`. Exponentials and logarithms add less than 1e-13.
 //! [`MASS_ERROR`] is above the total of each rule.
 //!
-//! The split of a cell's mass between its two grid points is integrated too. The split varies by 1
+//! The split of a cell's mass between its two grid points is also integrated. The split varies by 1
 //! over the cell, so that one power of `X` is lost. Over the loss it is linear to `e^-h`: the error
 //! is at most `10 X^3/180 <= 1.6e-9` of the mass. Over the position it is `1 - e^(y_i)/L`, over
 //! `1 - e^-h`, with Taylor coefficients below `2 w (2μ)^k / (μ w ℓ)`: the sum over both factors is
@@ -31,7 +31,7 @@ use crate::math::quadrature::GAUSS_5;
 /// Relative error of each mass; the module documentation derives it.
 pub(crate) const MASS_ERROR: f64 = 5e-12;
 
-/// Largest extents of two and three nodes, and of one part with five nodes.
+/// Maximum extents of two and three nodes, and of one part with five nodes.
 const EXTENT_2: f64 = 3e-3;
 const EXTENT_3: f64 = 0.033;
 const EXTENT_5: f64 = 0.45;

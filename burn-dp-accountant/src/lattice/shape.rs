@@ -10,11 +10,11 @@ use crate::math::normal;
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
     kind: Kind,
-    /// Probability of the piece inside the pair.
+    /// Probability of the piece within the pair.
     pub(crate) weight: f64,
-    /// Whether `P` and `Q` are exchanged: the privacy loss is then the negative of `loss(x)`.
+    /// Whether `P` and `Q` are swapped: the privacy loss is then the negative of `loss(x)`.
     pub(crate) reversed: bool,
-    /// Lower end of the piece; losses outside of it belong to atoms or other pieces.
+    /// Lower end of the piece; losses outside it belong to atoms or other pieces.
     pub(crate) low: f64,
     /// Upper end of the piece.
     pub(crate) high: f64,

@@ -10,10 +10,10 @@ use crate::atomic_file;
 use crate::error::AccountantError;
 
 /// Version of the serialized ledger. Version 1, which has fewer events, and version 2, whose header
-/// has no simulation, are read too; readers refuse every other version.
+/// has no simulation, can also be read; readers reject every other version.
 pub const LEDGER_FORMAT_VERSION: u32 = 3;
 
-/// The versions that are read. No event has changed its meaning.
+/// The readable versions. No event has changed its meaning.
 const READABLE: std::ops::RangeInclusive<u32> = 1..=LEDGER_FORMAT_VERSION;
 
 #[derive(Serialize)]
@@ -61,7 +61,7 @@ impl PrivacyLedger {
     ///
     /// Returns [`AccountantError::Format`] for another format version, an unknown event or an
     /// unknown field, and [`AccountantError::InvalidArgument`] for an event with a parameter
-    /// outside of its domain.
+    /// outside its domain.
     pub fn from_json(text: &str) -> Result<Self, AccountantError> {
         let format_error = |reason: &str, source| AccountantError::Format {
             reason: reason.to_string(),
@@ -108,7 +108,7 @@ impl PrivacyLedger {
     ///
     /// Returns [`AccountantError::Io`] with the path if the file cannot be read,
     /// [`AccountantError::Format`] if it is not a ledger of this format version, and
-    /// [`AccountantError::InvalidArgument`] for an event with a parameter outside of its domain.
+    /// [`AccountantError::InvalidArgument`] for an event with a parameter outside its domain.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, AccountantError> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path)

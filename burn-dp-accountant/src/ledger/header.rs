@@ -47,7 +47,7 @@ pub enum NoiseProvenance {
     },
 }
 
-/// The public facts of a training, which the privacy statement reports.
+/// The public facts of a training run, which the privacy statement reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -67,7 +67,7 @@ pub struct LedgerHeader {
     pub facts: BTreeMap<String, String>,
     /// Sentences about what the guarantee does not cover, in addition to the list of the statement.
     pub not_covered: Vec<String>,
-    /// The simulation that may narrow the upper end of ε; `None` for certified answers alone.
+    /// The simulation that may narrow the upper end of ε; `None` for only certified answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulation>,
 }
@@ -112,7 +112,7 @@ impl LedgerHeader {
     }
 
     /// Lets the ledger bound ε by simulation where that is tighter than the certified analysis;
-    /// `None` for certified answers alone. See [`Simulation`] for what the failure probability
+    /// `None` for only certified answers. See [`Simulation`] for what the failure probability
     /// covers.
     pub fn with_simulation(mut self, simulation: impl Into<Option<Simulation>>) -> Self {
         self.simulation = simulation.into();

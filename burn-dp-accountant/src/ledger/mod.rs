@@ -1,4 +1,4 @@
-//! The ledger of what was released, in order, with the public facts.
+//! The ledger of all releases, in order, with the public facts.
 
 mod file;
 mod header;

@@ -26,7 +26,7 @@ pub struct LedgerEntry {
     pub count: u64,
 }
 
-/// The append-only, run-length encoded list of what was released, with the public facts.
+/// The append-only, run-length encoded list of all releases, with the public facts.
 ///
 /// Entries cannot be removed, and the noise of a ledger cannot be marked as secure again.
 #[derive(Debug)]
@@ -94,12 +94,12 @@ impl PrivacyLedger {
     ///
     /// A step with correlated noise continues the last entry if it is the next step of that run.
     /// Otherwise it must be the first step of a new run, which is a new entry: two runs are never
-    /// added up as one.
+    /// combined into one.
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain, or a
-    /// step with correlated noise does not follow the last entry; nothing is recorded then.
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside its domain, or a step
+    /// with correlated noise does not follow the last entry. In that case nothing is recorded.
     pub fn record(&mut self, event: &DpEvent) -> Result<(), AccountantError> {
         self.record_many(event, 1)
     }
@@ -108,8 +108,8 @@ impl PrivacyLedger {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain or the
-    /// number of releases overflows; nothing is recorded then.
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside its domain or the
+    /// number of releases overflows. In that case nothing is recorded.
     pub fn record_many(&mut self, event: &DpEvent, count: u64) -> Result<(), AccountantError> {
         if count == 0 {
             return Ok(());
@@ -179,7 +179,7 @@ impl PrivacyLedger {
     }
 
     /// Appends the releases of another ledger on the same data (sequential composition). Insecure
-    /// noise in either ledger makes the result insecure. The simulation of this ledger stays.
+    /// noise in either ledger makes the result insecure. The simulation of this ledger is kept.
     ///
     /// # Errors
     ///
@@ -216,8 +216,8 @@ impl PrivacyLedger {
         Ok(())
     }
 
-    /// Returns whether this ledger is `earlier` with further releases, as a resumed training
-    /// requires: an older checkpoint does not restore budget.
+    /// Returns whether this ledger is `earlier` with further releases, as a resumed run requires:
+    /// an older checkpoint does not restore budget.
     pub fn continues(&self, earlier: &PrivacyLedger) -> bool {
         let same_header = self.header.unit == earlier.header.unit
             && self.header.simulation == earlier.header.simulation
@@ -241,8 +241,7 @@ impl PrivacyLedger {
     /// Returns ε at `delta` of all recorded releases; `upper` is a guarantee.
     ///
     /// ε is 0 for an empty ledger, and infinite (with the reason) if the noise was insecure. The
-    /// method is the tightest that the events have: see the page
-    /// [`accounting`](crate::accounting).
+    /// method is the tightest one for the events; see the page [`accounting`](crate::accounting).
     ///
     /// # Errors
     ///
@@ -277,7 +276,8 @@ impl PrivacyLedger {
     /// the neighboring relation: for a person with up to `units` examples, for instance.
     ///
     /// Gaussian releases have a closed form. Otherwise it is the bound of a path over `units - 1`
-    /// data sets, which grows quickly: a training whose unit of privacy is the group is far better.
+    /// data sets, which grows quickly: training with the group as the unit of privacy is far
+    /// better.
     ///
     /// # Errors
     ///
@@ -309,7 +309,7 @@ impl PrivacyLedger {
     /// # Errors
     ///
     /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
-    /// [`AccountantError::InvalidArgument`] if a number is outside of its domain.
+    /// [`AccountantError::InvalidArgument`] if a number is outside its domain.
     pub fn epsilon_after(
         &self,
         event: &DpEvent,
@@ -332,12 +332,12 @@ impl PrivacyLedger {
 
     /// Returns how many more releases of `event` fit into the budget, as if the noise were secure:
     /// the largest `n` with `epsilon_after(event, n, delta).upper <= epsilon`. `u64::MAX` if the
-    /// event costs nothing; never more than the steps that are left of a run with correlated noise.
+    /// event costs nothing; never more than the remaining steps of a run with correlated noise.
     ///
     /// # Errors
     ///
     /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
-    /// [`AccountantError::InvalidArgument`] if a number is outside of its domain.
+    /// [`AccountantError::InvalidArgument`] if a number is outside its domain.
     pub fn max_steps(
         &self,
         event: &DpEvent,
@@ -352,7 +352,7 @@ impl PrivacyLedger {
     /// # Errors
     ///
     /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
-    /// [`AccountantError::InvalidArgument`] if a parameter of `event` is outside of its domain.
+    /// [`AccountantError::InvalidArgument`] if a parameter of `event` is outside its domain.
     pub fn max_steps_within(
         &self,
         event: &DpEvent,
@@ -365,7 +365,7 @@ impl PrivacyLedger {
             Ok(self.epsilon_of(events, delta, target)?.upper)
         };
         let (limit, simulation) = (event.remaining_steps(), self.header.simulation.as_ref());
-        // A simulation takes seconds: most runs are planned to their end.
+        // A simulation takes seconds, and most runs are planned to their end.
         if simulation.is_some() && (1..u64::MAX).contains(&limit) && upper(limit)? <= target {
             return Ok(limit);
         }
@@ -377,13 +377,13 @@ impl PrivacyLedger {
 
     /// Returns whether `extra` more releases of `event` stay within the budget.
     ///
-    /// The first call searches the largest number of releases. The result is kept while only
-    /// `event` is recorded, so that later calls cost next to nothing.
+    /// The first call searches the largest number of releases. The result is cached while only
+    /// `event` is recorded, so later calls are almost free.
     ///
     /// # Errors
     ///
     /// Returns [`AccountantError::Unsupported`] if an event cannot be analyzed, and
-    /// [`AccountantError::InvalidArgument`] if a parameter of `event` is outside of its domain.
+    /// [`AccountantError::InvalidArgument`] if a parameter of `event` is outside its domain.
     pub fn within_budget(
         &self,
         event: &DpEvent,
@@ -518,7 +518,7 @@ mod tests {
             ledger.allowance.lock().unwrap().as_ref().map(|allowance| allowance.remaining)
         };
         let first = kept(&ledger).unwrap();
-        // A number that no search returns: whoever answers with it did not search.
+        // A number that no search returns, so an answer with it was not searched.
         let planted = 1_500;
         assert!(first > 2 * planted, "{first}");
         ledger.allowance.lock().unwrap().as_mut().unwrap().remaining = planted;
@@ -530,7 +530,7 @@ mod tests {
         }
         assert_eq!(ledger.releases(), 1_000);
         assert_eq!(kept(&ledger), Some(planted - 1_000));
-        // Another event, and another budget, are searched again.
+        // Another event or another budget requires a new search.
         let other = Budget::new(8.0, 1e-6).unwrap();
         assert!(ledger.within_budget(&step, planted, other).unwrap());
         ledger.record(&DpEvent::gaussian(50.0)).unwrap();

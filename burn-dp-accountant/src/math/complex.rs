@@ -2,7 +2,7 @@
 
 pub(crate) use rustfft::num_complex::Complex64;
 
-/// Returns `ln(1 + z)`, accurate for small `z` too.
+/// Returns `ln(1 + z)`, also accurate for small `z`.
 pub(crate) fn ln_1p(z: Complex64) -> Complex64 {
     let norm = z.re * (2.0 + z.re) + z.im * z.im;
     let magnitude = if norm > -0.5 { 0.5 * norm.ln_1p() } else { (1.0 + z).norm().ln() };

@@ -26,8 +26,8 @@ fn ln_second(mu: f64, epsilon: f64) -> f64 {
     normal::LN_DENSITY_AT_ZERO - 0.5 * a * a + normal::ln_mills(t + 0.5 * mu)
 }
 
-/// Shift above which ε is bounded by Chernoff's bound: beyond, `ε/μ - μ/2` has lost the digits that
-/// decide, and the bound is looser by a part of order `1/μ`.
+/// Shift above which ε is bounded by Chernoff's bound: beyond it, `ε/μ - μ/2` has lost the
+/// significant digits, and the bound is looser by a part of order `1/μ`.
 pub(crate) const LARGE_SHIFT: f64 = 1e6;
 
 /// Shift below which the difference of the closed form cancels.
@@ -57,7 +57,7 @@ fn ln_gaussian_delta_of_small_shift(mu: f64, epsilon: f64) -> f64 {
     normal::LN_DENSITY_AT_ZERO - 0.5 * start * start + (mu * mean).ln()
 }
 
-/// Returns the ε at which [`gaussian_delta`] is `delta`; 0 if `δ(0)` is below it already.
+/// Returns the ε at which [`gaussian_delta`] is `delta`; 0 if `δ(0)` is already below it.
 ///
 /// Newton's method starts right of the root: `ln δ` is concave, so that the iteration decreases
 /// monotonically.
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn small_shifts_do_not_cancel() {
-        // Both formulas just at the seam, where the closed form has lost three digits.
+        // Both formulas at the boundary, where the closed form has lost three digits.
         for t in [0.0, 0.7, 3.0, 6.0] {
             let mu = SMALL_SHIFT;
             let small = ln_gaussian_delta_of_small_shift(mu, t * mu);

@@ -19,7 +19,7 @@ pub(crate) fn ln_sub_exp(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Returns `e^t - 1 - t`, accurate for small `t` too.
+/// Returns `e^t - 1 - t`, also accurate for small `t`.
 pub(crate) fn exp_minus_tangent(t: f64) -> f64 {
     if t.abs() < 0.5 { t * t * taylor_tail(|sum, k| sum * t / k + 1.0) } else { t.exp_m1() - t }
 }

@@ -1,4 +1,5 @@
-//! Reproducible random numbers for simulations. They are not for noise that protects anybody.
+//! Reproducible random numbers for simulations. They must not be used for noise that protects
+//! anybody.
 
 /// The generator xoshiro256++ (Blackman, Vigna 2021).
 #[derive(Debug, Clone)]

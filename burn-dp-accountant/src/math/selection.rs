@@ -1,6 +1,6 @@
 //! The truncated negative binomial distribution.
 
-/// Smallest logarithm of γ: below, the mean overflows.
+/// Minimum logarithm of γ: below it, the mean overflows.
 const LOWEST: f64 = -700.0;
 
 /// Returns the mean of the truncated negative binomial of parameter γ.
@@ -13,8 +13,8 @@ fn mean_of(ln_gamma: f64, shape: f64) -> f64 {
     }
 }
 
-/// Whether a truncated negative binomial of this shape has this mean for some γ that can be
-/// represented.
+/// Returns whether a truncated negative binomial of this shape has this mean for some representable
+/// γ.
 pub(crate) fn has_mean(mean: f64, shape: f64) -> bool {
     mean <= 1.0 || mean_of(LOWEST, shape) >= mean
 }

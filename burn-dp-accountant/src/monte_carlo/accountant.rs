@@ -15,19 +15,20 @@ use crate::pld;
 use crate::relation::NeighboringRelation;
 use crate::threads;
 
-/// Largest number of random numbers of one estimate.
+/// Maximum number of random numbers in one estimate.
 const MOST_WORK: f64 = 2e10;
 
-/// Losses of one stream of random numbers: the result does not depend on the number of threads.
+/// Number of losses from one stream of random numbers, so that the result does not depend on the
+/// number of threads.
 const BLOCK: usize = 4096;
 
-/// Values of ε that are verified on fresh losses.
+/// Number of values of ε that are verified on fresh losses.
 const CANDIDATES: usize = 128;
 
-/// Ratio of two of them.
+/// Ratio of two consecutive values.
 const GROWTH: f64 = 1.01;
 
-/// Number of streams of random numbers of a block.
+/// Number of random streams of a block.
 const STREAMS: u64 = 8;
 
 /// Estimates δ from random privacy losses of the whole composition, for participations and
@@ -36,13 +37,13 @@ const STREAMS: u64 = 8;
 ///
 /// `upper` holds except with the failure probability over the random losses, by a one-sided
 /// Chernoff bound with the relative entropy. The failure probability is part of δ: at an ε, `upper`
-/// is the bound of δ plus the failure probability. `lower` is 0 and `estimate` is the plain mean. A
-/// note states the number of losses, the seed and the failure probability. Equal seeds give equal
-/// answers on every machine with the same floating-point functions.
+/// is the bound on δ plus the failure probability. `lower` is 0 and `estimate` is the plain mean. A
+/// note states the number of losses, the seed and the failure probability. Equal seeds lead to
+/// equal answers on every machine with the same floating-point functions.
 ///
-/// A δ far below `20 / samples` needs more samples: `upper` is then infinite. Balls in bins, also
+/// A δ far below `20 / samples` needs more samples: `upper` is then infinite. Balls in bins, even
 /// with Gaussian and Poisson-sampled releases, are drawn from a power of the likelihood ratio,
-/// whose weights are bounded: they need far fewer samples for the same δ (the proof stands in the
+/// whose weights are bounded: they need far fewer samples for the same δ (the proof is in the
 /// source, next to the losses).
 ///
 /// # References
@@ -61,9 +62,9 @@ pub struct MonteCarloAccountant {
 #[derive(Debug, Clone)]
 pub(super) struct OneOfMany {
     pub(super) answers: u64,
-    /// The public seed, from which the seed of each answer follows.
+    /// The public seed, which the seed of each answer is derived from.
     pub(super) seed: u64,
-    /// Certified pairs of the same events, whose direction "add" may make its losses superfluous.
+    /// Certified pairs of the same events. Their direction "add" may make its losses unnecessary.
     pub(super) pairs: Option<DominatingPairs>,
 }
 
@@ -113,7 +114,7 @@ impl MonteCarloAccountant {
         ))
     }
 
-    /// Draws `count` losses from streams of random numbers of their own for each `purpose`.
+    /// Draws `count` losses from separate random streams for each `purpose`.
     fn draw(&self, direction: Direction, power: u32, purpose: u64, count: usize) -> Losses {
         let blocks = count.div_ceil(BLOCK);
         let kind = 2 * purpose + u64::from(direction == Direction::Add);
@@ -131,7 +132,7 @@ impl MonteCarloAccountant {
                 });
             }
         });
-        // A power without a moment is not drawn from.
+        // No losses are drawn from a power without a moment.
         let ln_moment = self.sources.ln_moment(power).unwrap_or(f64::INFINITY);
         Losses::new(values, power, ln_moment)
     }
@@ -152,7 +153,7 @@ impl MonteCarloAccountant {
             || pairs().is_some_and(|pairs| pld::delta_when_added(pairs, epsilon) <= delta)
     }
 
-    /// Returns the bound of δ by the losses, without the failure probability.
+    /// Returns the bound on δ from the losses, without the failure probability.
     fn upper(&self, losses: &Losses, epsilon: f64, comparisons: f64) -> f64 {
         // The losses of "remove" are compared alone, and again together with the losses of "add".
         let answers = self.one_of.as_ref().map_or(1.0, |one_of| one_of.answers as f64);

@@ -1,9 +1,9 @@
 //! A unit in one of several bins, whose contributions have known inner products.
 //!
-//! With the means `m_i` of the bins and noise of standard deviation 1, the likelihood ratio is
-//! `X = (1/b) Σ_i e^{x_i}` with `x_i = ⟨m_i, y⟩ - |m_i|²/2`. It depends on the inner products
-//! `⟨m_i, y⟩` alone, whose covariances are the inner products `G` of the means: a loss takes `b`
-//! normal numbers, however many steps a run has.
+//! With the means `m_i` of the bins and noise of standard deviation 1, the likelihood ratio is `X =
+//! (1/b) Σ_i e^{x_i}` with `x_i = ⟨m_i, y⟩ - |m_i|²/2`. It depends only on the inner products
+//! `⟨m_i, y⟩`, whose covariances are the inner products `G` of the means: a loss takes `b` normal
+//! numbers, regardless of the number of steps in a run.
 //!
 //! # Tilting
 //!
@@ -17,10 +17,10 @@ use crate::math::random::Generator;
 /// Room for the rounding of the inner products and of their root.
 const ROUNDING: f64 = 1.0 + 1e-9;
 
-/// Most bins for which triples are drawn: their table takes the cube of it.
+/// Maximum number of bins for which triples are drawn; the size of their table grows with its cube.
 const MOST_BINS_OF_TRIPLES: usize = 320;
 
-/// Largest inner product of a table.
+/// Maximum inner product in a table.
 const LARGEST_PRODUCT: f64 = 200.0;
 
 /// Bins with the inner products of their means.
@@ -67,7 +67,7 @@ impl Table {
 }
 
 impl std::fmt::Debug for Bins {
-    /// Writes what the rest follows from.
+    /// Writes the values that determine the rest.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Bins").field("products", &self.products).finish_non_exhaustive()
     }
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Bins {
 
 impl Bins {
     /// Creates bins with these inner products of their means over the squared noise, row by row,
-    /// for [`replaced_loss`](Self::replaced_loss) alone.
+    /// for only [`replaced_loss`](Self::replaced_loss).
     pub(super) fn replaced(bins: usize, products: Vec<f64>) -> Self {
         let products: Vec<f64> = products.into_iter().map(|x| x * ROUNDING).collect();
         let root = root(bins, &products);
@@ -109,8 +109,8 @@ impl Bins {
         Self::new(bins, diagonal(bins, norm * norm))
     }
 
-    /// Creates [`orthogonal`](Self::orthogonal) bins for [`replaced_loss`](Self::replaced_loss)
-    /// alone.
+    /// Creates [`orthogonal`](Self::orthogonal) bins for only
+    /// [`replaced_loss`](Self::replaced_loss).
     pub(super) fn replaced_orthogonal(bins: usize, norm: f64) -> Self {
         Self::replaced(bins, diagonal(bins, norm * norm))
     }
@@ -129,7 +129,7 @@ impl Bins {
         (-mean, self.products.iter().sum::<f64>() / (bins * bins))
     }
 
-    /// Returns the logarithm of `E_Q[X^power]`; `None` if it is not drawn from.
+    /// Returns the logarithm of `E_Q[X^power]`; `None` if losses are not drawn from this power.
     pub(super) fn ln_moment(&self, power: u32) -> Option<f64> {
         match power {
             0 | 1 => Some(0.0),

@@ -1,4 +1,4 @@
-//! Confidence bounds of means in `[0, 1]`, by the Chernoff bound with the relative entropy.
+//! Confidence bounds on means in `[0, 1]`, from the Chernoff bound with the relative entropy.
 
 use crate::domain::{check_count, check_delta};
 use crate::error::AccountantError;
@@ -20,10 +20,10 @@ fn relative_entropy(p: f64, q: f64) -> f64 {
     term(p, q) + term(1.0 - p, 1.0 - q)
 }
 
-/// Returns an upper bound of the expectation of independent numbers in `[0, 1]` with this mean; it
-/// fails with probability `e^-ln_confidence` at most (Hoeffding 1963, Theorem 1).
+/// Returns an upper bound on the expectation of independent numbers in `[0, 1]` with this mean; it
+/// fails with probability at most `e^-ln_confidence` (Hoeffding 1963, Theorem 1).
 pub(super) fn upper_mean(mean: f64, samples: usize, ln_confidence: f64) -> f64 {
-    // A bound of the rounding of the mean.
+    // A bound on the rounding of the mean.
     let mean = (mean * (1.0 + 1e-9)).clamp(0.0, 1.0);
     let limit = ln_confidence / samples as f64;
     let (mut low, mut high) = (mean, 1.0);
@@ -60,7 +60,7 @@ pub fn verified_delta(base_delta: f64, samples: u64) -> Result<f64, AccountantEr
     let value = |ln_excess: f64| {
         let claimed = (base_delta * (1.0 + ln_excess.exp())).min(1.0);
         let ln_pass = -(samples as f64) * relative_entropy(base_delta, claimed.min(1.0 - 1e-16));
-        // A worse mechanism passes with this probability and may reveal everything then.
+        // A worse mechanism passes with this probability and may then reveal everything.
         let pass = ln_pass.exp();
         claimed * (1.0 - pass) + pass
     };

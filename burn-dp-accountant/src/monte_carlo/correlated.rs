@@ -28,7 +28,7 @@
 //!
 //! Claim: for every convex `φ` and `α >= 0`, `E_Q φ(X - α Y)` is at most its value for the
 //! one-dimensional contributions `ā_s` and `-ā_s`. With `φ(x) = x^+` these are a dominating pair.
-//! The reflection of all outputs exchanges its two sides, so that one direction suffices.
+//! The reflection of all outputs swaps its two sides, so one direction is sufficient.
 //!
 //! Proof: as above, with `V_n(M, M') = φ(Σ w_π M_π - α Σ w_π M'_π)` and the vector of all exponents
 //! `⟨a_s^π, z_s⟩` and `⟨a'_s^π, z_s⟩`. Within one data set the second derivatives of `V` are not
@@ -47,9 +47,9 @@
 //!
 //! - Balls in bins: any strategy. A part of an epoch is a function of the whole epoch.
 //! - Random allocation: Toeplitz strategies of at most as many bands as bins; whole epochs.
-//! - Minimum separation: Toeplitz strategies of at most as many bands as the separation. A unit may
-//!   take part in the first step here. That costs at least as much as a stationary start: given the
-//!   number of steps that a unit waits, the rest is a part of a run from the start.
+//! - Minimum separation: Toeplitz strategies of at most as many bands as the separation. Here, a
+//!   unit may take part in the first step. This costs at least as much as a stationary start: given
+//!   the number of steps that a unit waits, the rest is a part of a run from the start.
 
 use super::bins::Bins;
 use super::sequences::{Sequence, StepRule};
@@ -57,7 +57,7 @@ use super::source::Source;
 use crate::correlated_noise::{Participation, Strategy};
 use crate::event::DpEvent;
 
-/// Most bins of a run.
+/// Maximum number of bins in a run.
 const MOST_BINS: u64 = 1_024;
 
 /// Returns the source of `count` steps of a run with correlated noise and of all steps before them,
@@ -101,7 +101,7 @@ pub(super) fn source(event: &DpEvent, count: u64, replaced: bool) -> Option<Sour
 }
 
 /// Returns less noise, by at most one part in a million, so that a calibrated multiplier that was
-/// rounded since is the same question with the same answer.
+/// rounded afterwards leads to the same question and the same answer.
 fn rounded_down(noise_multiplier: f64) -> f64 {
     f64::from_bits(noise_multiplier.to_bits() >> 32 << 32)
 }

@@ -1,12 +1,12 @@
-//! Random privacy losses, and bounds of δ from them.
+//! Random privacy losses, and bounds on δ from them.
 //!
 //! Losses `L = ln X` are drawn from the density `X^k/Z` with respect to `Q`, with `Z = E_Q[X^k]`.
 //! The density of `P` with respect to it is `Z e^{-(k-1)L}`, so that `δ(ε) = E[Z e^{-(k-1)L} (1 -
 //! e^{ε-L})^+]`. With `d = L - ε` the terms are `Z e^{-(k-1)ε}` times `e^{-(k-1)d} (1 - e^{-d})`
-//! for `d > 0`, which lies between 0 and its value at `e^{-d} = (k-1)/k`. A bound of the mean of
-//! numbers in `[0, 1]` is therefore a bound of δ. With `k = 1` they are drawn from `P`; with `k`
-//! near the Rényi order that decides at `ε`, the bound of the terms is near δ itself, and few
-//! losses suffice.
+//! for `d > 0`, which is between 0 and its value at `e^{-d} = (k-1)/k`. A bound on the mean of
+//! numbers in `[0, 1]` is therefore a bound on δ. With `k = 1` they are drawn from `P`; with `k`
+//! near the Rényi order that dominates at `ε`, the bound on the terms is near δ itself, and a few
+//! losses are sufficient.
 
 use super::confidence::upper_mean;
 
@@ -49,7 +49,7 @@ impl Losses {
                 above if above < f64::INFINITY => {
                     -(-tilt * above).exp() * (-above).exp_m1() / largest
                 }
-                // A loss that is not a number counts as the worst one.
+                // A loss that is NaN counts as the worst one.
                 _ => 1.0,
             })
             .sum();
@@ -63,7 +63,7 @@ impl Losses {
         mean * scale
     }
 
-    /// Returns a bound of δ that fails with probability `e^-ln_confidence` at most.
+    /// Returns a bound on δ that fails with probability at most `e^-ln_confidence`.
     pub(super) fn upper(&self, epsilon: f64, ln_confidence: f64) -> f64 {
         let (mean, scale) = self.mean(epsilon);
         scale * ROUNDING * upper_mean(mean, self.values.len(), ln_confidence)

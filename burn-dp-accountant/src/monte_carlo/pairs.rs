@@ -3,7 +3,7 @@
 use crate::dominating_pairs::{Direction, Pair, ln_mixture};
 use crate::math::random::Generator;
 
-/// Largest power of the likelihood ratio that losses are drawn from.
+/// Maximum power of the likelihood ratio that losses are drawn from.
 pub(super) const LARGEST_POWER: u32 = 3;
 
 /// Returns the cumulative probabilities of `j` draws under the density `X^power/E_Q[X^power]` of a

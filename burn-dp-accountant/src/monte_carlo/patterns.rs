@@ -13,21 +13,22 @@ impl PatternedGaussian {
     /// # Errors
     ///
     /// Returns [`AccountantError::InvalidArgument`] if `output` does not have one number for each
-    /// step, or a parameter is outside of its domain.
+    /// step, or a parameter is outside its domain.
     pub fn privacy_loss(&self, output: &[f64]) -> Result<f64, AccountantError> {
         crate::event::DpEvent::Patterned(self.clone()).validate()?;
         self.check_output(output.len())?;
         Ok(self.loss(output))
     }
 
-    /// Returns the privacy loss at `output` of minimum separation with batches that are cut to
-    /// `max_batch_size` units, given the number of other units that were drawn in each step. A unit
-    /// in a cut batch displaces another one: its contribution is 2 under `P` and -1 under `Q`.
+    /// Returns the privacy loss at `output` of minimum separation with batches that are truncated
+    /// to `max_batch_size` units, given the number of other units that were drawn in each step. A
+    /// unit in a truncated batch displaces another one: its contribution is 2 under `P` and -1
+    /// under `Q`.
     ///
     /// # Errors
     ///
     /// Returns [`AccountantError::InvalidArgument`] if the participation is not minimum separation,
-    /// a length is not the number of steps, or a parameter is outside of its domain.
+    /// a length is not the number of steps, or a parameter is outside its domain.
     pub fn truncated_privacy_loss(
         &self,
         output: &[f64],

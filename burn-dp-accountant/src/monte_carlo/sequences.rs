@@ -1,8 +1,8 @@
-//! A unit at random steps of a run, whose contributions follow each other.
+//! A unit at random steps of a run, with consecutive contributions.
 //!
-//! A run is followed by as many rows without a participation as the column is longer than one: the
-//! real run is a function of the longer one, and every contribution has the whole norm of the
-//! column.
+//! A run is followed by rows without a participation, one for each entry of the column after the
+//! first: the real run is a function of the longer one, and every contribution has the whole norm
+//! of the column.
 
 use crate::math::random::Generator;
 
@@ -13,7 +13,7 @@ pub(super) enum StepRule {
     /// `warm_start`, the first step is in the stationary state. The column is not longer than the
     /// separation.
     Separated {
-        /// Smallest distance between two steps.
+        /// Minimum distance between two steps.
         separation: usize,
         /// Probability of a step.
         p: f64,
@@ -70,11 +70,11 @@ impl Sequence {
             let rows = mean[step..].iter_mut().zip(&self.column);
             rows.for_each(|(row, c)| *row += probability * c);
         }
-        // Patterns of several steps have the inner products of their columns too.
+        // Patterns of several steps also have the inner products of their columns.
         let overlap = match self.rule {
             StepRule::Separated { .. } => 0.0,
             StepRule::Epochs { bins } => {
-                // The last step of an epoch less j and the first step of the next one plus k.
+                // The last step of an epoch minus j and the first step of the next one plus k.
                 let products = self.overlaps.iter().map(|overlap| -(-overlap).ln_1p());
                 let pairs = products.enumerate().map(|(d, x)| (d + 1) as f64 * x);
                 let ends = (self.steps / bins).saturating_sub(1) as f64;
@@ -187,9 +187,9 @@ impl Sequence {
     }
 
     /// Returns the logarithm of the likelihood ratio of one step of each epoch, from the ratios of
-    /// the steps. The weight of a step is multiplied by the weights of the epoch before, less what
-    /// the overlap of two contributions takes: `e^{-X}`, because
-    /// `|c + c'|² = |c|² + |c'|² + 2 ⟨c, c'⟩`.
+    /// the steps. The weight of a step is multiplied by the weights of the previous epoch, minus
+    /// the effect of the overlap of two contributions: `e^{-X}`, because `|c + c'|² = |c|² +
+    /// |c'|² + 2 ⟨c, c'⟩`.
     fn epochs(&self, ratios: &mut [f64], bins: usize) -> f64 {
         let (mut ln_scale, mut total) = (0.0, 1.0);
         for first in (0..self.steps).step_by(bins) {

@@ -16,41 +16,42 @@ use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::relation::NeighboringRelation;
 
-/// Number of answers that are kept.
+/// Number of cached answers.
 const KEPT: usize = 64;
 
-/// Largest number of samples.
+/// Maximum number of samples.
 const MOST_SAMPLES: u64 = 1_000_000_000;
 
 /// Lets a ledger and a calibration bound ε by simulation where it is tighter than the certified
 /// analysis: random participations with correlated noise of several bands, or under replace-one,
-/// and mixtures ([`MonteCarloAccountant`]). The bracket is one: its lower end is certified, its
-/// upper end is the smaller of the certified and the simulated one, and the method and the notes
-/// say which.
+/// and mixtures ([`MonteCarloAccountant`]). The result is a single bracket: its lower end is
+/// certified, its upper end is the smaller of the certified and the simulated bound, and the method
+/// and the notes say which one it is.
 ///
 /// # Privacy
 ///
-/// A bound by simulation fails with a small probability, which is part of δ. A ledger is asked many
-/// times, and later questions may depend on earlier answers: a calibration searches, and a group is
-/// bounded by repeated questions. The failure probability of a simulation therefore covers the
+/// A bound by simulation fails with a small probability, which is part of δ. A ledger is queried
+/// many times, and later queries may depend on earlier answers: a calibration searches, and a group
+/// is bounded by repeated queries. The failure probability of a simulation therefore covers the
 /// first [`ANSWERS`](Self::ANSWERS) different answers *together*. Each of them fails with the
-/// failure probability over this number, whatever the answers before it were, because each question
-/// (events, relation, δ) has random numbers of its own: its seed is a digest of the seed of the
-/// simulation and of the question. The union bound adds the failures up. Equal questions get equal
-/// answers. (Random numbers that several questions share would need a bound over all questions that
-/// could have been asked: "Preserving Statistical Validity in Adaptive Data Analysis", Dwork et al.
-/// 2015.) The generator is not cryptographic; the argument takes its streams as independent.
+/// failure probability over this number, whatever the answers before it were, because each query
+/// (events, relation, δ) has its own random numbers: its seed is a digest of the seed of the
+/// simulation and of the query. The union bound adds up the failure probabilities. Equal queries
+/// get equal answers. (Random numbers that several queries share would need a bound over all
+/// queries that could have been made: "Preserving Statistical Validity in Adaptive Data Analysis",
+/// Dwork et al. 2015.) The generator is not cryptographic; the argument assumes that its streams
+/// are independent.
 ///
 /// The seed is public and independent of the data. Choose it before the first answer and never
-/// after one: the best of several seeds is not a bound. A ledger keeps its simulation for life, and
-/// a continued ledger must have the same one.
+/// after one: the best of several seeds is not a bound. A ledger always keeps its simulation, and a
+/// continued ledger must have the same one.
 ///
 /// # Cost
 ///
-/// One answer about 100 bins takes about six seconds of processor time for a million samples,
-/// whatever the number of steps. A minimum separation and fresh bins draw all steps: about 80
-/// seconds for 1,000 steps. All cores are used. A calibration asks about 20 times. The process
-/// keeps the last 64 answers.
+/// One answer about 100 bins takes about six seconds of CPU time for a million samples, regardless
+/// of the number of steps. A minimum separation and fresh bins draw all steps: about 80 seconds for
+/// 1,000 steps. All cores are used. A calibration needs about 20 answers. The process caches the
+/// last 64 answers.
 ///
 /// # Example
 ///
@@ -165,7 +166,7 @@ impl Simulation {
         events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
         relation: NeighboringRelation,
     ) -> bool {
-        // Each event alone: one that cannot be drawn does not hide the others.
+        // Each event separately, so that one that cannot be drawn does not hide the others.
         let mut sources = events.into_iter().map(|event| Sources::of([event], relation));
         sources.any(|sources| sources.is_ok_and(|sources| sources.is_tighter))
     }
@@ -175,7 +176,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
+    /// Returns [`AccountantError::InvalidArgument`] if a number is outside its domain.
     pub(crate) fn epsilon(
         &self,
         events: &[(&DpEvent, u64)],
@@ -230,7 +231,7 @@ impl fmt::Display for Simulation {
     }
 }
 
-/// What is asked, as a digest, with the number of samples and the failure probability.
+/// The query, as a digest, with the number of samples and the failure probability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Question([u64; 2]);
 

@@ -1,11 +1,11 @@
-//! What draws a privacy loss.
+//! Sources of random privacy losses.
 
 use super::bins::Bins;
 use super::sequences::Sequence;
 use crate::dominating_pairs::Pair;
 use crate::event::{GaussianMixture, PatternedGaussian};
 
-/// What draws the privacy loss of one event.
+/// The source of the privacy loss of one event.
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     Pair(Pair),

@@ -1,4 +1,4 @@
-//! From events to sources of random privacy losses.
+//! Translates events into sources of random privacy losses.
 
 use super::bins::Bins;
 use super::correlated;
@@ -11,7 +11,7 @@ use crate::gdp::GaussianDp;
 use crate::math::random::Generator;
 use crate::relation::NeighboringRelation;
 
-/// Most steps of an epoch whose bins are drawn together.
+/// Maximum number of steps in an epoch whose bins are drawn together.
 const MOST_ALLOCATED: u64 = 1_024;
 
 /// Buffers of a thread.
@@ -23,7 +23,7 @@ pub(super) struct Sources {
     sources: Vec<(Source, u64)>,
     /// δ of outcomes that reveal everything.
     pub(super) mass_at_infinity: f64,
-    /// Why ε is infinite, if it is.
+    /// The reason why ε is infinite, if it is.
     pub(super) infinite: Option<String>,
     /// Whether the certified analysis of a source is not tight.
     pub(super) is_tighter: bool,
@@ -160,7 +160,7 @@ impl Sources {
         self.sources.iter().map(one).sum()
     }
 
-    /// Returns a certified bound of δ at `epsilon` in the direction "add"; 1 if none is known.
+    /// Returns a certified bound on δ at `epsilon` in the direction "add"; 1 if none is known.
     ///
     /// The logarithm of the likelihood ratio is at least the mean of the exponents, which is normal
     /// under `Q` with a mean `-h` and a variance `g` (Jensen's inequality). Hence
@@ -246,7 +246,7 @@ impl Sources {
                         signed(one.loss(power, generator, scratch))
                     }
                     Source::Sequence(one) => signed(one.loss(with_unit, generator, scratch)),
-                    // Both directions have one distribution.
+                    // Both directions have the same distribution.
                     Source::ReplacedBins(one) => one.replaced_loss(generator, scratch),
                     Source::ReplacedSequence(one) => one.replaced_loss(generator, scratch),
                 };

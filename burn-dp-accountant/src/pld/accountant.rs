@@ -18,7 +18,7 @@ use crate::relation::NeighboringRelation;
 ///
 /// The bracket encloses the errors of the grid, of the truncation, of wrap-around, and of the
 /// rounding of the transform. The grid is refined until the bracket is narrow enough, within limits
-/// on memory and time. If they do not suffice, a note says so and the bracket stays valid.
+/// on memory and time. If these are not sufficient, a note says so and the bracket stays valid.
 ///
 /// # References
 ///
@@ -39,7 +39,7 @@ impl PldAccountant {
 
     /// Sets the relative width of the bracket to reach, at least 1e-9.
     ///
-    /// The default is 1e-4, and narrower as long as that costs only milliseconds. A width that is
+    /// The default is 1e-4, and narrower as long as this takes only milliseconds. A width that is
     /// set here ends the refinement.
     pub fn with_relative_width(mut self, relative_width: f64) -> Self {
         self.settings.relative_width = relative_width.clamp(1e-9, 1.0);
@@ -47,7 +47,7 @@ impl PldAccountant {
         self
     }
 
-    /// Sets the largest number of grid points of one distribution, which limits memory and time.
+    /// Sets the maximum number of grid points of one distribution, which limits memory and time.
     ///
     /// The default is 4,194,304, the minimum is 1,024.
     pub fn with_max_points(mut self, max_points: usize) -> Self {
@@ -74,7 +74,7 @@ impl PldAccountant {
         Bracket { upper, note, ..Bracket::default() }
     }
 
-    /// Returns a lower bound of the trade-off curve between type I and type II error, symmetrized
+    /// Returns a lower bound on the trade-off curve between type I and type II error, symmetrized
     /// over both directions, from `points` values of ε. No test has smaller errors.
     ///
     /// # Errors

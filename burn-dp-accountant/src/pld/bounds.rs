@@ -6,14 +6,14 @@ pub(crate) struct Bracket {
     pub(crate) lower: f64,
     pub(crate) upper: f64,
     pub(crate) grid: Option<f64>,
-    /// Why it is wider than requested, if it is.
+    /// The reason why it is wider than requested, if it is.
     pub(crate) note: Option<String>,
-    /// Whether two of its bounds contradicted each other. It bounds nothing then.
+    /// Whether two of its bounds contradicted each other. In that case it bounds nothing.
     pub(crate) contradicts: bool,
 }
 
 impl Bracket {
-    /// Returns the bracket of an ε of which nothing is known.
+    /// Returns the bracket of an ε that nothing is known about.
     pub(super) fn unknown() -> Self {
         Self { upper: f64::INFINITY, ..Self::default() }
     }

@@ -7,7 +7,7 @@ use super::tabulated::Tabulated;
 use super::transforms::{ABSOLUTE_WIDTH, Points, WORTH_A_TRY, by_transforms, expected_draws};
 use crate::dominating_pairs::{Direction, DominatingPairs, Pair, directions, largest_loss};
 
-/// Grid points of the transforms that come before repeated squaring, where the unit is drawn rarely
+/// Numbers of grid points of the transforms before repeated squaring, if the unit is drawn rarely
 /// in the whole training, and otherwise.
 const QUICK_POINTS: [usize; 2] = [1 << 18, 1 << 21];
 
@@ -40,8 +40,8 @@ pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettin
 }
 
 /// Returns the bracket in one direction: by transforms on small grids, and on a large one that is
-/// predicted to suffice; where that is wide, by repeated squaring; where that is wide too, by
-/// transforms on large grids. The values in all brackets remain.
+/// predicted to be sufficient; if the result is wide, by repeated squaring; if this is also wide,
+/// by transforms on large grids. The values in all brackets remain.
 fn one_direction(
     pairs: &DominatingPairs,
     direction: Direction,
@@ -50,7 +50,7 @@ fn one_direction(
     settings: &GridSettings,
     known_lower: f64,
 ) -> Bracket {
-    // A direction that cannot decide needs no grid.
+    // A direction that cannot be the larger one needs no grid.
     let exact = pairs.total_variation == 0.0;
     let bounded = largest_loss(&pairs.parts, direction);
     if exact && bounded <= known_lower {
@@ -65,8 +65,8 @@ fn one_direction(
     };
     let transforms =
         |points: usize| by_transforms(pairs, direction, delta, left, settings, points, known_lower);
-    // The methods in the order of their cost: what small grids leave wide is mostly what a few rare
-    // losses decide, where one width for all losses needs far more work.
+    // The methods in the order of their cost: brackets that small grids leave wide are mostly
+    // dominated by a few rare losses, where one width for all losses needs far more work.
     let first = settings.max_points.min(quick_points(&pairs.parts));
     let (mut best, Points { used, needed }) = transforms(first);
     if best.note.is_none() || best.contradicts {
@@ -114,7 +114,7 @@ fn quick_points(parts: &[(Pair, u64)]) -> usize {
     match *parts {
         [(Pair::Sampled { .. }, _)] if expected_draws(parts) < RARE_DRAWS => QUICK_POINTS[0],
         [(Pair::Sampled { .. }, _)] => QUICK_POINTS[1],
-        // There is no squaring.
+        // Squaring is not available.
         _ => usize::MAX,
     }
 }

@@ -17,8 +17,8 @@ pub(super) struct Lattices {
     is_smooth: bool,
 }
 
-/// Largest tilt of all losses for which the errors of the masses are moved to the ends, where they
-/// then count only this much.
+/// Maximum tilt of all losses for which the errors of the masses are moved to the ends, where they
+/// only count this much.
 const SMALL_TILT: f64 = 0.5;
 
 impl Lattices {
@@ -125,14 +125,14 @@ impl Composition {
         }
     }
 
-    /// Returns bounds of δ at `epsilon`, without the additive δ of the events.
+    /// Returns bounds on δ at `epsilon`, without the additive δ of the events.
     pub(super) fn delta(&self, epsilon: f64) -> (f64, f64) {
         let upper = (self.pessimistic.delta(epsilon, Side::Upper) + self.infinite).min(1.0);
         let lower = self.optimistic.as_ref().map_or(0.0, |o| o.delta(epsilon, Side::Lower));
         (lower, upper)
     }
 
-    /// Returns bounds of ε at `delta`, without the additive δ of the events; the search begins at
+    /// Returns bounds on ε at `delta`, without the additive δ of the events; the search starts at
     /// `start`.
     pub(super) fn epsilon(&self, delta: f64, start: f64) -> (f64, Option<f64>) {
         let left = delta - self.infinite;

@@ -24,7 +24,7 @@ pub(crate) fn delta(pairs: &DominatingPairs, epsilon: f64, settings: &GridSettin
     result
 }
 
-/// Returns the upper bound of δ at `epsilon` in the direction "add". `pairs` must have at least one
+/// Returns the upper bound on δ at `epsilon` in the direction "add". `pairs` must have at least one
 /// part.
 pub(crate) fn delta_when_added(pairs: &DominatingPairs, epsilon: f64) -> f64 {
     if pairs.infinite.is_some() {

@@ -21,14 +21,14 @@ use super::powers::{LN_NEGLIGIBLE, Powers, Transform};
 use crate::lattice::Lattice;
 use crate::math::complex::ln_1p;
 
-/// Shortest circle, and its smallest length in lattices, for which this is worth it.
+/// Minimum circle, and its minimum length in lattices, for which this is worthwhile.
 const SHORTEST: usize = 1 << 16;
 const LATTICES: usize = 16;
 
 /// Longest circle: the angles of the frequencies are products of exact integers.
 pub(super) const LONGEST: f64 = (1u64 << 40) as f64;
 
-/// Largest number of terms that are computed one by one.
+/// Maximum number of terms that are computed one by one.
 const MAX_TERMS: usize = 1 << 22;
 
 /// Length of the short transform in lattices.
@@ -82,7 +82,7 @@ pub(super) fn powers(
     Ok(Some((transform, powers)))
 }
 
-/// Returns the angle from which on `|z|^n` is negligible; `None` if the transform does not show it.
+/// Returns the angle above which `|z|^n` is negligible; `None` if the transform does not prove it.
 fn end_of_spectrum(transform: &Transform, count: u64) -> Option<f64> {
     let size = transform.size as f64;
     let (mut mean, mut square) = (0.0, 0.0);

@@ -8,7 +8,7 @@ use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 ///
 /// The error of a transform of length `n = 2^a 3^b 5^c`, relative in the 2-norm, is below
 /// `FFT_ERROR (log2(n) + 3)`, for every factorization into stages of radix 2, 3, 4 and 5 in any
-/// order (larger radices are built of them).
+/// order (larger radices are built from them).
 ///
 /// A stage multiplies by twiddle factors, then adds `r` terms with coefficients of modulus at most
 /// one. The angle of a twiddle factor is a product of three rounded numbers of at most one turn, so
@@ -22,14 +22,14 @@ use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 /// more are reserved for terms of second order.
 pub(super) const FFT_ERROR: f64 = 10.5 * f64::EPSILON;
 
-/// Length above which plans are not kept.
+/// Length above which plans are not cached.
 const LARGEST_KEPT_PLAN: usize = 1 << 18;
 
 /// The plans, one for each length.
 static PLANNER: LazyLock<Mutex<RealFftPlanner<f64>>> =
     LazyLock::new(|| Mutex::new(RealFftPlanner::new()));
 
-/// Why a composition does not fit a grid.
+/// The reason why a composition does not fit a grid.
 #[derive(Debug)]
 pub(super) enum GridError {
     /// The grid would need this many points.

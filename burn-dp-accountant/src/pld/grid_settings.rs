@@ -8,12 +8,12 @@ use crate::saddle::{Contour, Cumulants, Saddle, Target};
 pub(crate) struct GridSettings {
     /// Requested relative width of the bracket.
     pub(crate) relative_width: f64,
-    /// Largest number of grid points of one distribution: limits memory and time.
+    /// Maximum number of grid points of one distribution, which limits memory and time.
     pub(crate) max_points: usize,
-    /// Number of grid points that are used even if fewer give the requested width, because they
-    /// cost only milliseconds.
+    /// Number of grid points that are used even if fewer reach the requested width, because they
+    /// take only milliseconds.
     pub(crate) free_points: usize,
-    /// Largest number of grids.
+    /// Maximum number of grids.
     pub(crate) max_refinements: usize,
 }
 
@@ -36,7 +36,7 @@ impl GridSettings {
         (1e-2 * self.relative_width).clamp(1e-12, 1e-6)
     }
 
-    /// Returns the width of the finest grid that costs only milliseconds; infinite if there is
+    /// Returns the width of the finest grid that takes only milliseconds; infinite if there is
     /// none. `loss_range` is the range of the losses of one release.
     pub(super) fn free_width(
         &self,
@@ -54,7 +54,7 @@ impl GridSettings {
             return f64::INFINITY;
         }
         // The transform covers the period of the aliases, or the range of the losses if it is
-        // longer. A grid finer than for this relative width is of no use.
+        // longer. A grid finer than for this relative width has no benefit.
         let finest = first_width(parts, saddle, FREE_RELATIVE_WIDTH);
         (contour.period.max(loss_range) / self.free_points as f64).max(finest)
     }
@@ -85,7 +85,7 @@ pub(super) fn first_width(parts: &[(Pair, u64)], saddle: &Saddle, relative_width
     let releases: f64 = parts.iter().map(|(_, n)| *n as f64).sum();
     let scale = saddle.epsilon.max(1e-3 * saddle.variance.sqrt()).max(1e-10);
     let by_error = (0.5 * relative_width * scale * 6.0 / ((saddle.theta + 1.0) * releases)).sqrt();
-    // The composed distribution needs some resolution as well.
+    // The composed distribution also needs some resolution.
     by_error.min(0.25 * saddle.variance.sqrt().max(0.1 * scale)).min(0.5)
 }
 

@@ -2,10 +2,10 @@
 //!
 //! The rounding of the fast transform is relative to the sum of all masses except the largest. A
 //! few releases of a rarely sampled mechanism have nearly all of their mass in a few hundred cells
-//! around loss 0, whereas masses that are smaller by many orders of magnitude decide δ. In
-//! `z - 1 = Σ m_j (e^{iφj} - 1)` a heavy mass near the origin contributes little at the few
-//! frequencies that are not negligible. There the terms of the heaviest masses are computed one by
-//! one, each with a small relative error; the fast transform computes the rest.
+//! around loss 0, whereas masses that are smaller by many orders of magnitude determine δ. In `z -
+//! 1 = Σ m_j (e^{iφj} - 1)` a heavy mass near the origin contributes little at the few frequencies
+//! that are not negligible. There the terms of the heaviest masses are computed one by one, each
+//! with a small relative error; the fast transform computes the rest.
 
 use rustfft::num_complex::Complex64;
 
@@ -14,10 +14,10 @@ use super::powers::{Powers, Source, Transform};
 use crate::math::complex::ln_1p;
 use crate::math::sum::Sum;
 
-/// Largest number of terms that are computed one by one.
+/// Maximum number of terms that are computed one by one.
 const MAX_TERMS: usize = 1 << 20;
 
-/// Smallest number of repetitions: the modulus of the base is then above 1/4.
+/// Minimum number of repetitions: the modulus of the base is then above 1/4.
 pub(super) const FEWEST: u64 = 64;
 
 /// Relative error of `e^{iα} - 1 = 2 sin(α/2) (-sin(α/2) + i cos(α/2))` times a mass, in the sum:

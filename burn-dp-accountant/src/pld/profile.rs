@@ -7,7 +7,7 @@ use super::side::Side;
 use crate::dominating_pairs::{DominatingPairs, directions, largest_loss};
 use crate::saddle::Cumulants;
 
-/// Returns upper bounds of δ at `points` values of ε, from 0 to the ε of δ = 1e-12.
+/// Returns upper bounds on δ at `points` values of ε, from 0 to the ε of δ = 1e-12.
 pub(crate) fn profile(
     pairs: &DominatingPairs,
     points: usize,
@@ -19,7 +19,7 @@ pub(crate) fn profile(
     for direction in directions(parts) {
         let tail = tail(parts, 1e-12, 1e-9);
         let mut cumulants = Cumulants::new(parts, direction, tail);
-        // One tilt for all ε: the curve needs absolute accuracy, which a moderate δ gives.
+        // One tilt for all ε: the curve needs absolute accuracy, which a moderate δ provides.
         let Some(saddle) = cumulants.saddle(1e-2).or_else(|| cumulants.saddle(1e-4)) else {
             let bound = largest_loss(parts, direction);
             if !bound.is_finite() {
@@ -45,7 +45,7 @@ pub(crate) fn profile(
         compositions.push(composition);
     }
     let extra = |e: f64| pairs.mass_at_infinity + pairs.variation_at(e);
-    // A direction without a composition has a bounded loss: its δ is 0 from that loss on. Below,
+    // A direction without a composition has a bounded loss: its δ is 0 from that loss on. Below it,
     // the bound is 1.
     let bounded = directions(parts)
         .into_iter()

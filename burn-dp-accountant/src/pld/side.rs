@@ -1,6 +1,6 @@
 //! The side of a bound.
 
-/// The side of the true value on which a bound lies.
+/// The side of the true value that a bound is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// The bound is never above the true value.

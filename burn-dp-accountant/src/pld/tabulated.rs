@@ -28,7 +28,7 @@ impl Tabulated {
         Some(Self { upper: upper.atoms, lower, infinite: upper.infinite })
     }
 
-    /// Returns bounds of δ at `epsilon`.
+    /// Returns bounds on δ at `epsilon`.
     pub(super) fn delta(&self, epsilon: f64) -> (f64, f64) {
         let upper = sum(&self.upper, epsilon) * (1.0 + ROUNDING) + self.infinite;
         (sum(&self.lower, epsilon) * (1.0 - ROUNDING), upper.min(1.0))

@@ -12,15 +12,15 @@ use crate::saddle::{Cumulants, Target};
 /// Absolute width below which a bracket is not refined.
 pub(super) const ABSOLUTE_WIDTH: f64 = 1e-12;
 
-/// Relative width from which on the gap follows the square of the grid width.
+/// Relative width below which the gap is proportional to the square of the grid width.
 const RELIABLE: f64 = 0.01;
 
 /// Predicted number of points, relative to the largest, for which the largest grid is tried.
 pub(super) const WORTH_A_TRY: f64 = 1.25;
 
-/// Expected number of draws of a unit from which on such a prediction is tried before squaring, and
-/// from which on only if it is well within the limit. Below the first of them, squaring costs less
-/// than the finest transform that is quick.
+/// Expected number of draws of a unit above which such a prediction is tried before squaring, and
+/// above which only if it is well within the limit. Below the first of them, squaring costs less
+/// than the finest quick transform.
 const FREQUENT_DRAWS: f64 = 20.0;
 const SEVERAL_DRAWS: f64 = 5.0;
 
@@ -36,12 +36,12 @@ pub(super) fn expected_draws(parts: &[(Pair, u64)]) -> f64 {
 pub(super) struct Points {
     /// The limit.
     pub(super) used: usize,
-    /// What the next grid would have needed, if it was beyond the limit.
+    /// The number that the next grid would have needed, if it was beyond the limit.
     pub(super) needed: f64,
 }
 
 /// Returns the bracket by transforms on uniform grids of up to `limit` points. The limit is raised
-/// to the largest of the settings once, if a bracket predicts that this suffices.
+/// to the largest of the settings once, if a bracket predicts that this is sufficient.
 pub(super) fn by_transforms(
     pairs: &DominatingPairs,
     direction: Direction,
@@ -75,7 +75,8 @@ pub(super) fn by_transforms(
     // The search starts at the saddle-point approximation.
     let mut start = saddle.epsilon.max(0.0);
     let mut theta = saddle.theta;
-    // A direction that is far from deciding needs no fine grid, and neither does a poor guess.
+    // A direction that is far from being the larger one needs no fine grid, and neither does a poor
+    // guess.
     let margin = 0.4 * (known_lower - start) / known_lower.max(start);
     let light = cumulants.has_light_tails(theta);
     let wanted = if known_lower > 0.0 && margin > settings.relative_width {
@@ -115,7 +116,7 @@ pub(super) fn by_transforms(
             width = width.min(free);
         }
         let attempt = Lattices::new(parts, direction, width, tail, points.used);
-        // The lower end of a direction that cannot decide is not needed.
+        // The lower end of a direction that cannot be the larger one is not needed.
         let both = start >= known_lower * (1.0 - 1e-2) || pairs.total_variation > 0.0;
         let attempt = attempt.and_then(|l| Composition::new(&l, target, both, points.used));
         let composition = match attempt {
@@ -126,7 +127,7 @@ pub(super) fn by_transforms(
                 let largest = settings.max_points as f64;
                 let is_predicted = previous.is_none_or(|(gap, _)| gap <= RELIABLE * best.upper);
                 if points.used < settings.max_points && is_predicted && needed <= worth * largest {
-                    // Another such grid costs more than a somewhat finer one.
+                    // Another grid of this size costs more than a slightly finer one.
                     points.used = settings.max_points;
                     width *= (1.05 * needed / largest).max(0.93);
                     continue;
@@ -169,7 +170,7 @@ pub(super) fn by_transforms(
             break;
         }
         if grown.is_infinite() && best.upper.is_infinite() {
-            // The tilt is far from the optimum, hence the masses that decide are below rounding.
+            // The tilt is far from the optimum, hence the dominant masses are below rounding.
             theta *= 0.5;
             start = cumulants.chernoff(theta, left).max(0.0);
             width *= 0.7;
@@ -186,7 +187,7 @@ pub(super) fn by_transforms(
         if idle >= 2 {
             break;
         }
-        // The saddle-point approximation can be poor; the bracket gives a better tilt.
+        // The saddle-point approximation can be poor; the bracket leads to a better tilt.
         if best.upper.is_finite() {
             start = if best.lower > 0.0 { 0.5 * (best.lower + best.upper) } else { best.upper };
             if let Some((better, _)) = cumulants.saddle_at(start) {

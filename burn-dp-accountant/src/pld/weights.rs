@@ -13,7 +13,7 @@ pub(super) struct Frequency {
     pub(super) above_shifted: Complex64,
 }
 
-/// Multiplies the spectrum by the spectra of the two weights, and returns a bound of the rounding
+/// Multiplies the spectrum by the spectra of the two weights, and returns a bound on the rounding
 /// of the scaled δ with them.
 pub(super) fn weigh(
     product: &Powers,
@@ -46,7 +46,7 @@ pub(super) fn weigh(
             rho / Complex64::new(rise + fall * versed, -fall * sin)
         };
         let (weight, shifted) = (series(fall, rise), series(fall_shifted, rise_shifted));
-        // Each frequency but the ends stands for two.
+        // Each frequency except the ends stands for two.
         let multiplicity = if k == 0 || 2 * k == size { 1.0 } else { 2.0 };
         let scale = multiplicity / length;
         let value = product.values[i] * scale;
@@ -71,7 +71,7 @@ pub(super) fn weigh(
     }
     // The omitted frequencies, at the largest weight.
     error += product.cut / rise;
-    // Rounding of the additions inside of a block.
+    // Rounding of the additions within a block.
     let magnitude: f64 = frequencies.iter().map(|f| f.above.norm() + f.above_shifted.norm()).sum();
     (frequencies, error + f64::EPSILON * (BLOCK + 4) as f64 * magnitude)
 }

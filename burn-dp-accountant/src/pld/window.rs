@@ -1,7 +1,7 @@
 //! Self-composition of lattices over a window of losses, by fast Fourier transform and tilting.
 //!
 //! Each lattice is tilted by `e^{θy}` and normalized before it is transformed, with `θ` near the
-//! saddle point of the wanted δ. The masses that decide δ are then of the order of the largest
+//! saddle point of the wanted δ. The masses that determine δ are then of the order of the largest
 //! masses, and the rounding of the transform relative to δ does not grow for small δ.
 //!
 //! # References
@@ -17,7 +17,7 @@ use super::fourier::{FFT_ERROR, GridError, fast_size, plan_backward, plan_forwar
 use super::side::Side;
 use crate::lattice::{LOSS_ERROR, Lattice, largest_losses, ln_moment, mass_errors, spread};
 
-/// Tilted probability that may lie outside of the window (natural logarithm).
+/// Tilted probability that may be outside the window (natural logarithm).
 const LN_OUTSIDE: f64 = -32.0;
 
 /// A composed lattice over a window of losses.
@@ -135,8 +135,8 @@ impl Composed {
         if scaled <= 0.0 { f64::NEG_INFINITY } else { scaled.ln() + self.ln_factor(k) }
     }
 
-    /// Returns an upper or lower bound of δ at `epsilon`. Outside of the window the upper bounds
-    /// are 1 below it, and the bound at its end above it.
+    /// Returns an upper or lower bound of δ at `epsilon`. Outside the window, the upper bounds are
+    /// 1 below it, and the bound at its end above it.
     pub(super) fn delta(&self, epsilon: f64, side: Side) -> f64 {
         let position = ((epsilon - self.offset) / self.width).floor() as i64 - self.first;
         if position < 0 {
@@ -166,14 +166,14 @@ impl Composed {
 /// Bounds of the rounding of the composed masses.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rounding {
-    /// Bound of the error of each mass.
+    /// Bound on the error of each mass.
     point: f64,
-    /// Bound of the error of all masses in the 2-norm.
+    /// Bound on the error of all masses in the 2-norm.
     norm: f64,
 }
 
 impl Rounding {
-    /// Returns a bound of the error of a weighted sum, from the largest weight and the sum of the
+    /// Returns a bound on the error of a weighted sum, from the largest weight and the sum of the
     /// weights: each error at its bound, or Cauchy-Schwarz with `Σw² <= max w · Σw`.
     fn weighted(self, largest: f64, sum: f64) -> f64 {
         (self.point * sum).min(self.norm * (largest * sum).sqrt())
@@ -224,7 +224,7 @@ fn convolve(
                 continue;
             }
             let ln_radius = 0.5 * square.ln();
-            // Each frequency but the ends stands for two.
+            // Each frequency except the ends stands for two.
             let multiplicity = if k == 0 || 2 * k == size { 1.0 } else { 2.0 };
             let own = (n * ln_radius).exp();
             let before = if square > 0.0 { ((n - 1.0) * ln_radius).exp() } else { 1.0 };

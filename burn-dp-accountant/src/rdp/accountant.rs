@@ -10,9 +10,9 @@ use crate::relation::NeighboringRelation;
 
 /// Composes Rényi divergences and converts them to ε.
 ///
-/// `upper` is a bound, typically 5 to 15 % above the true ε; `lower` is 0. It is the only
-/// accountant for zero-concentrated events and repeat-and-select. The order is searched from
-/// `1 + 1e-6` to `1e7`, so that the best order is never at the edge of a grid.
+/// `upper` is a bound, typically 5 to 15% above the true ε; `lower` is 0. It is the only accountant
+/// for zero-concentrated events and repeat-and-select. The order is searched from `1 + 1e-6` to
+/// `1e7`, so that the best order is never at the edge of a grid.
 ///
 /// # References
 ///
@@ -24,7 +24,7 @@ pub struct RdpAccountant {
 }
 
 impl RdpAccountant {
-    /// Returns an upper bound of the composed Rényi divergence of order `order`; infinite if the
+    /// Returns an upper bound on the composed Rényi divergence of order `order`; infinite if the
     /// order is not above 1.
     pub fn rdp(&self, order: f64) -> f64 {
         if self.curve.infinite().is_some() || order.is_nan() || order <= 1.0 {

@@ -1,4 +1,4 @@
-//! The δ of one run of repeat-and-select, tighter than the Rényi bound where there is one.
+//! The δ of one run of repeat-and-select, tighter than the Rényi bound where possible.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -48,8 +48,8 @@ impl BaseDelta {
         Self { method, known: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Returns an upper bound of δ at `ln(1 + 1/(λ-1))`, at most the bound `rdp` by Rényi
-    /// divergences. `share(δ)` is what δ costs in the result: a negligible cost is not improved.
+    /// Returns an upper bound on δ at `ln(1 + 1/(λ-1))`, at most the bound `rdp` from Rényi
+    /// divergences. `share(δ)` is the cost of δ in the result; a negligible cost is not improved.
     pub(super) fn at(&self, order: f64, rdp: f64, share: impl Fn(f64) -> f64) -> f64 {
         let own = match &self.method {
             Method::Gaussian(gdp) => gdp.delta((1.0 / (order - 1.0)).ln_1p()).ok(),

@@ -1,6 +1,6 @@
 //! Conversions between a Rényi bound and `(ε, δ)`.
 
-/// Returns an upper bound of the ε at `delta` of a mechanism whose Rényi divergence of order
+/// Returns an upper bound on the ε at `delta` of a mechanism whose Rényi divergence of order
 /// `order` is at most `rdp`: `ρ + ln((α-1)/α) - (ln δ + ln α)/(α-1)`, not below 0. Infinite if the
 /// order is not above 1.
 ///
@@ -17,7 +17,7 @@ pub fn epsilon_from_rdp(order: f64, rdp: f64, delta: f64) -> f64 {
     if epsilon.is_nan() { f64::INFINITY } else { epsilon.max(0.0) }
 }
 
-/// Returns an upper bound of the δ at `epsilon` of a mechanism whose Rényi divergence of order
+/// Returns an upper bound on the δ at `epsilon` of a mechanism whose Rényi divergence of order
 /// `order` is at most `rdp`. The inverse of [`epsilon_from_rdp`]; 1 if the order is not above 1.
 pub fn delta_from_rdp(order: f64, rdp: f64, epsilon: f64) -> f64 {
     if order.is_nan() || order <= 1.0 || rdp.is_nan() {
@@ -27,7 +27,7 @@ pub fn delta_from_rdp(order: f64, rdp: f64, epsilon: f64) -> f64 {
     exponent.exp().min(1.0)
 }
 
-/// Returns an upper bound of ε by the older conversion `ρ + ln(1/δ)/(α-1)`, which papers quote.
+/// Returns an upper bound on ε by the older conversion `ρ + ln(1/δ)/(α-1)`, which papers quote.
 ///
 /// It is never below [`epsilon_from_rdp`], the tighter bound.
 ///

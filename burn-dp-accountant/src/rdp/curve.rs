@@ -141,7 +141,7 @@ impl RenyiCurve {
         self.infinite.as_deref()
     }
 
-    /// Returns an upper bound of the Rényi divergence of order `order`, in the worse direction.
+    /// Returns an upper bound on the Rényi divergence of order `order`, in the worse direction.
     pub(crate) fn at(&self, order: f64) -> f64 {
         self.terms.iter().map(|(term, count)| term.at(order) * *count as f64).sum()
     }

@@ -19,12 +19,12 @@ fn check_arguments(q: f64, sigma: f64, order: f64) -> Result<(), AccountantError
 /// add-or-remove-one, in the worse direction.
 ///
 /// The relative error is about 1e-12 for every order, integer or not (trapezoidal rule on a
-/// positive integrand). For orders whose rule would be too long it is the upper bound by
+/// positive integrand). For orders whose rule would be too long, it is the upper bound from
 /// Minkowski's inequality.
 ///
 /// # Errors
 ///
-/// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
+/// Returns [`AccountantError::InvalidArgument`] if a number is outside its domain.
 ///
 /// # References
 ///
@@ -43,13 +43,13 @@ pub fn rdp_poisson_sampled_gaussian(
     )
 }
 
-/// Returns an upper bound of the Rényi divergence of order `order` of an event.
+/// Returns an upper bound on the Rényi divergence of order `order` of an event.
 ///
 /// # Errors
 ///
 /// Returns [`AccountantError::Unsupported`] if there is no bound, which includes events with an
 /// additive δ (their Rényi divergence is infinite), and [`AccountantError::InvalidArgument`] if a
-/// parameter is outside of its domain.
+/// parameter is outside its domain.
 pub fn rdp_of_event(
     event: &DpEvent,
     relation: NeighboringRelation,
@@ -65,7 +65,7 @@ pub fn rdp_of_event(
     Ok(if curve.infinite().is_some() { f64::INFINITY } else { curve.at(order) })
 }
 
-/// Returns an upper bound of the Rényi divergence of order `order` of the Gaussian mechanism on a
+/// Returns an upper bound on the Rényi divergence of order `order` of the Gaussian mechanism on a
 /// uniformly random sample of fixed size, under replace-one. It is never above the divergence
 /// without amplification.
 ///
@@ -75,7 +75,7 @@ pub fn rdp_of_event(
 ///
 /// # Errors
 ///
-/// Returns [`AccountantError::InvalidArgument`] if a number is outside of its domain.
+/// Returns [`AccountantError::InvalidArgument`] if a number is outside its domain.
 ///
 /// # References
 ///

@@ -8,10 +8,11 @@
 use crate::math::logarithms::{ln_add_exp, ln_binomial};
 use crate::math::normal::LN_DENSITY_AT_ZERO;
 
-/// Largest order of the tight form of the theorem. Larger orders use the looser form, as peers do.
+/// Maximum order for the tight form of the theorem. Larger orders use the looser form, as other
+/// libraries do.
 const LARGEST_TIGHT_ORDER: u64 = 256;
 
-/// Largest sensitivity over noise for the tight form of the theorem. Above, `(L-1)^l` is almost
+/// Maximum sensitivity over noise for the tight form of the theorem. Above, `(L-1)^l` is almost
 /// `L^l` where it counts, and the looser form, whose factor is 2 in place of 4, is smaller.
 const LARGEST_TIGHT_MU: f64 = 4.0;
 
@@ -33,7 +34,7 @@ impl FixedSizeBound {
         Self { q, mu, ln_even_differences }
     }
 
-    /// Returns an upper bound of the Rényi divergence of order `order`.
+    /// Returns an upper bound on the Rényi divergence of order `order`.
     pub(crate) fn at(&self, order: f64) -> f64 {
         let plain = 0.5 * order * self.mu * self.mu;
         // At larger orders sampling no longer helps, and the sum would be long.

@@ -3,7 +3,7 @@
 use crate::dominating_pairs::{Direction, Pair, trapezoidal_nodes};
 use crate::math::logarithms::ln_add_exp;
 
-/// Returns an upper bound of the Rényi divergence of one pair, in the worse direction.
+/// Returns an upper bound on the Rényi divergence of one pair, in the worse direction.
 pub(super) fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
     match *pair {
         Pair::Gaussian { mu } => 0.5 * order * mu * mu,
@@ -53,8 +53,8 @@ fn rdp_sampled(pair: &Pair, q: f64, mu: f64, order: f64) -> f64 {
     }
 }
 
-/// Returns an upper bound by Minkowski's inequality:
-/// `E[(1-q+qL)^α]^{1/α} <= 1 - q + q E[L^α]^{1/α}`.
+/// Returns an upper bound from Minkowski's inequality: `E[(1-q+qL)^α]^{1/α} <= 1 - q + q
+/// E[L^α]^{1/α}`.
 fn sampled_upper_bound(q: f64, mu: f64, order: f64) -> f64 {
     let plain = 0.5 * (order - 1.0) * mu * mu;
     let ln_norm = ln_add_exp((-q).ln_1p(), q.ln() + plain);

@@ -12,7 +12,7 @@ use crate::math::selection::negative_binomial_gamma;
 /// Step between logarithms of the other orders minus 1: a quarter of a decade.
 const ORDER_STEP: f64 = 0.25 * std::f64::consts::LN_10;
 
-/// Returns an upper bound of the Rényi divergence of order `order`, from the divergence
+/// Returns an upper bound on the Rényi divergence of order `order`, from the divergence
 /// `rdp(order)` of one run and its `delta(order)` at `ln(1 + 1/(order-1))`.
 pub(super) fn rdp_of_selection(
     rdp: impl Fn(f64) -> f64,
@@ -27,7 +27,7 @@ pub(super) fn rdp_of_selection(
             let Some(gamma) = negative_binomial_gamma(mean, shape) else {
                 return own;
             };
-            // Every other order gives a bound; the best of a list is refined.
+            // Every other order yields a bound; the best one in a list is refined.
             let bound = |ln_excess: f64| {
                 let hat = 1.0 + ln_excess.exp();
                 (1.0 + shape) * ((1.0 - 1.0 / hat) * rdp(hat) - gamma.ln() / hat)

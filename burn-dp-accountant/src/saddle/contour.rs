@@ -1,7 +1,7 @@
 //! The contour on which the transform of a composition is inverted: tilt, period, alias bounds.
 
 /// The wanted point: δ near `delta` at an ε near `epsilon`, with this tilt and aliases below
-/// `e^ln_relative` of δ. Poor guesses cost accuracy, never validity.
+/// `e^ln_relative` of δ. Poor guesses reduce accuracy, never validity.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) theta: f64,

@@ -38,8 +38,8 @@ impl Cumulants {
         Self::limited(parts, direction, Limit::Reach(-normal::quantile(tail)), tail)
     }
 
-    /// Creates the cumulants without the losses above `cut`, whatever their probability. It is for
-    /// pairs with analytic losses and a cut that keeps the frequent losses.
+    /// Creates the cumulants without the losses above `cut`, regardless of their probability. It is
+    /// for pairs with analytic losses and a cut that keeps the frequent losses.
     pub(crate) fn below(parts: &[(Pair, u64)], direction: Direction, cut: f64) -> Self {
         Self::limited(parts, direction, Limit::Cut(cut), 1e-300)
     }
@@ -152,8 +152,8 @@ impl Cumulants {
     }
 
     /// Returns the target with the tilt of the shortest period: its own tilt, or a smaller one as
-    /// long as the masses that decide δ are far above rounding. (With small sampling probabilities
-    /// a few rare losses dominate a strongly tilted distribution.)
+    /// long as the masses that determine δ are far above rounding. (With small sampling
+    /// probabilities a few rare losses dominate a strongly tilted distribution.)
     pub(crate) fn cheapest_tilt(&mut self, target: Target) -> Target {
         // Rounding of the transform grows with the number of releases; δ is kept 1e5 times above
         // it.
@@ -185,8 +185,8 @@ impl Cumulants {
         best.1
     }
 
-    /// Whether the cumulants follow from the densities, and not from points that only guide the
-    /// search.
+    /// Returns whether the cumulants come from the densities, and not from points that only guide
+    /// the search.
     pub(crate) fn are_exact(&self) -> bool {
         !self.parts.iter().any(|(source, _)| matches!(source, Source::Discrete { .. }))
     }

@@ -18,15 +18,16 @@ impl Limit {
                 if let Some(nodes) = trapezoidal_nodes(pair, direction, order, 0.0) {
                     return Some(nodes.truncated(pair, direction, reach));
                 }
-                // On the whole line an impossible loss dominates such an order. What the panels
-                // omit below is beyond their end, so it is far rarer than what is omitted above.
+                // On the whole line an impossible loss dominates such an order. The losses that the
+                // panels omit below are beyond their end, so they are far rarer than the losses
+                // omitted above.
                 if reach > 13.0 || !matches!(pair, Pair::Sampled { .. }) {
                     return None;
                 }
                 let tail = Tail::beyond_reach(pair, direction, reach)?;
                 panel_nodes(pair, direction, order, 0.0, &tail)
             }
-            // No loss below the cut has such a large tilt.
+            // No loss below the cut has a tilt this large.
             Self::Cut(cut) if order * cut > 1e4 => None,
             Self::Cut(cut) => {
                 let tail = Tail::above(pair, direction, cut)?;
@@ -36,7 +37,7 @@ impl Limit {
     }
 }
 
-/// Number of rules that are kept.
+/// Number of cached rules.
 const KEPT_RULES: usize = 12;
 
 /// Rules of quadrature with the orders up to which they hold. A search for a tilt goes back and
@@ -53,7 +54,7 @@ impl Rules {
     }
 
     /// Returns a rule for this order whose own order is at most ten times as large, or the nearest
-    /// one above if there is none and `rule` gives none.
+    /// one above if there is none and `rule` returns none.
     fn up_to(&mut self, wanted: f64, rule: impl Fn(f64) -> Option<Nodes>) -> Option<&Nodes> {
         let nearest = |rules: &[(f64, Nodes)]| {
             let above = rules.iter().enumerate().filter(|(_, (order, _))| *order >= wanted);
@@ -77,7 +78,7 @@ impl Rules {
     }
 }
 
-/// What the cumulants are computed from.
+/// The source of the cumulants.
 pub(super) enum Source {
     Gaussian { mu: f64 },
     Nodes { pair: Pair, direction: Direction, rules: Rules },

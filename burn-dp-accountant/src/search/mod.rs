@@ -1,6 +1,6 @@
-//! Private search of hyperparameters: a random number of runs, of which the best is released.
+//! Private hyperparameter search: a random number of runs, the best of which is released.
 //!
-//! The runs train on the same private data, and only the best result is released. That costs more
+//! The runs train on the same private data, and only the best result is released. This costs more
 //! than one run, but far less than all of them, if the number of runs is random and stays secret
 //! (Papernot and Steinke 2022). The steps of a search:
 //!
@@ -60,12 +60,12 @@ pub struct PrivateSearch {
 }
 
 impl PrivateSearch {
-    /// Creates a search whose runs all release `run` (a whole training, usually
+    /// Creates a search whose runs all release `run` (a whole training run, usually
     /// [`DpEvent::SelfComposed`]).
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain.
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside its domain.
     pub fn new(run: DpEvent, runs: RunCount) -> Result<Self, AccountantError> {
         let search = Self { run, runs };
         search.event().validate()?;
@@ -89,8 +89,8 @@ impl PrivateSearch {
         Self::calibrate_after([], budget, relation, runs, run)
     }
 
-    /// Returns the noise multiplier of one run with which `earlier`, the releases that were made
-    /// before on the same data, and then the whole search meet `budget` together, rounded up.
+    /// Returns the noise multiplier of one run with which `earlier`, the earlier releases on the
+    /// same data, and then the whole search meet `budget` together, rounded up.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl PrivateSearch {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside of its domain.
+    /// Returns [`AccountantError::InvalidArgument`] if a parameter is outside its domain.
     pub fn ledger(&self, header: LedgerHeader) -> Result<PrivacyLedger, AccountantError> {
         let mut ledger = PrivacyLedger::new(header);
         ledger.record(&self.event())?;
@@ -139,24 +139,24 @@ impl PrivateSearch {
         RdpAccountant::new([(&self.event(), 1)], relation)?.epsilon(delta)
     }
 
-    /// Draws the number of runs with entropy of the operating system. Draw it once and keep it
-    /// secret: a second draw would be a choice.
+    /// Draws the number of runs with entropy from the operating system. Draw it once and keep it
+    /// secret, because a second draw would be a choice.
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Entropy`] if the operating system has no entropy, and the errors
-    /// of [`draw_runs_from`](Self::draw_runs_from).
+    /// Returns [`AccountantError::Entropy`] if the operating system provides no entropy, and the
+    /// errors of [`draw_runs_from`](Self::draw_runs_from).
     pub fn draw_runs(&self) -> Result<u64, AccountantError> {
         self.draw_runs_from(random_word()?)
     }
 
-    /// Draws the candidate of a run, uniformly from `candidates`, with entropy of the operating
+    /// Draws the candidate of a run, uniformly from `candidates`, with entropy from the operating
     /// system. Draw one for each run.
     ///
     /// # Errors
     ///
     /// Returns [`AccountantError::InvalidArgument`] if there are no candidates, and
-    /// [`AccountantError::Entropy`] if the operating system has no entropy.
+    /// [`AccountantError::Entropy`] if the operating system provides no entropy.
     pub fn draw_candidate(candidates: usize) -> Result<usize, AccountantError> {
         check_count("candidates", candidates as u64)?;
         let number = candidates as u64;
@@ -264,7 +264,7 @@ mod tests {
             RunCount::geometric(1e12),
             RunCount::TruncatedNegativeBinomial { mean: 3_000.0, shape: 2_000.0 },
         ] {
-            // It can be accounted for, and not be drawn.
+            // It can be accounted for, but not drawn.
             let search = PrivateSearch::new(DpEvent::gaussian(1.0), runs).unwrap();
             let error = search.draw_runs().unwrap_err().to_string();
             assert!(error.starts_with("mean "), "{runs:?}: {error}");

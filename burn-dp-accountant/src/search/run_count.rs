@@ -4,7 +4,7 @@ use crate::error::AccountantError;
 use crate::event::RunCount;
 use crate::math::selection::negative_binomial_gamma;
 
-/// Largest number of runs of a draw: the probability beyond is far below rounding.
+/// Maximum number of runs in a draw: the probability beyond it is far below rounding.
 const MOST_RUNS: u64 = 1 << 40;
 
 impl RunCount {
@@ -35,7 +35,7 @@ impl RunCount {
     }
 
     /// Returns an error if the distribution function cannot be inverted: its first mass underflows,
-    /// or its tail is too long to walk along.
+    /// or its tail is too long.
     pub(super) fn check_draws(&self) -> Result<(), AccountantError> {
         let mean = self.mean();
         if mean > 1e6 || Masses::new(*self).mass < 1e-290 {
@@ -58,7 +58,7 @@ impl RunCount {
         let mut masses = Masses::new(*self);
         loop {
             left -= masses.mass;
-            // Masses below the rounding of the sum cannot be told apart.
+            // Masses below the rounding of the sum cannot be distinguished.
             let exhausted = masses.falls() && masses.mass < 1e-18;
             if left < 0.0 || exhausted || masses.runs >= MOST_RUNS {
                 return masses.runs;
@@ -68,7 +68,7 @@ impl RunCount {
     }
 }
 
-/// Walks over the probabilities.
+/// An iterator over the probabilities.
 struct Masses {
     count: RunCount,
     runs: u64,

@@ -1,13 +1,13 @@
-//! The audit of burn-dp itself: trainings without a mistake, whose measured ε must never exceed
-//! their ε, and trainings with a planted mistake, whose measured ε must.
+//! The audit of burn-dp itself: training runs without a mistake, whose measured ε must never exceed
+//! their ε, and runs with a planted mistake, whose measured ε must.
 //!
-//! All randomness follows from seeds, so a run gives the same figures each time. The statements:
+//! All randomness follows from seeds, so every run produces the same figures. The statements:
 //!
 //! - **Honest.** Each lower bound holds with probability `1 - 0.05 / n` for n seeds, so all of them
-//!   hold with probability 0.95. For the other side, each is at least a third of ε: a bound of 0
-//!   would never exceed anything.
+//!   hold with probability 0.95. Each is also at least a third of ε, because a bound of 0 would
+//!   never exceed anything.
 //! - **Planted.** The lower bound of a training with a mistake exceeds the ε that it claims at a
-//!   confidence of 95 %. The same training without the mistake (the control) stays below its ε.
+//!   confidence of 95 %. The same training run without the mistake (the control) stays below its ε.
 
 mod planted;
 mod probe;
@@ -23,23 +23,23 @@ use burn_dp_examples::training::{TrainError, checks, files};
 pub use planted::Bug;
 use planted::{Audited, DELTA, Size, audit, honest};
 
-/// Audit burn-dp: honest trainings, and trainings with planted mistakes.
+/// Audit burn-dp: honest training runs, and runs with planted mistakes.
 ///
 /// `cargo xtask audit estimate --scores FILE.json --delta D` computes the lower bounds of the
 /// scores of any other training.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask audit", bin_name = "cargo xtask audit", version)]
 pub struct AuditOptions {
-    /// Seeds of the honest training.
+    /// Number of honest runs, each with its own seed.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub seeds: u64,
-    /// Canaries of a training.
+    /// Canaries per training run.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub canaries: usize,
-    /// Trainings with one canary each, for the mistakes that a single canary shows.
+    /// Training runs with one canary each, for the mistakes that a single canary reveals.
     #[arg(long, value_name = "N", default_value_t = 600)]
     pub trials: usize,
-    /// A quarter of the seeds, fewer canaries and trainings.
+    /// A quarter of the seeds, and fewer canaries and training runs.
     #[arg(long, conflicts_with_all = ["seeds", "canaries", "trials"])]
     pub quick: bool,
     /// Write the figures as JSON.
@@ -52,18 +52,18 @@ pub struct AuditOptions {
 pub struct AuditFigures {
     /// δ of every ε.
     pub delta: f64,
-    /// Trainings without a mistake.
+    /// Training runs without a mistake.
     pub honest: Vec<HonestRun>,
-    /// Trainings with a mistake, each with its control.
+    /// Training runs with a mistake, each with its control.
     pub planted: Vec<PlantedRun>,
 }
 
-/// One training without a mistake.
+/// One training run without a mistake.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HonestRun {
     /// Its seed.
     pub seed: u64,
-    /// What the accountant says.
+    /// The accountant's ε.
     pub epsilon: f64,
     /// What was measured.
     pub epsilon_lower: f64,
@@ -73,7 +73,7 @@ pub struct HonestRun {
     pub estimator: burn_dp::audit::Estimator,
 }
 
-/// One training with a mistake, and its control.
+/// One training run with a mistake, and its control.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlantedRun {
     /// The mistake.
@@ -84,7 +84,7 @@ pub struct PlantedRun {
     pub epsilon_lower: f64,
     /// Whether the measured bound exceeds the claim.
     pub caught: bool,
-    /// The ε of the training without the mistake.
+    /// The ε of the training run without the mistake.
     pub control_epsilon: f64,
     /// What was measured of it.
     pub control_epsilon_lower: f64,
@@ -97,7 +97,7 @@ pub struct PlantedRun {
 /// The probability that any honest bound is wrong, and that one planted bound is.
 const SIGNIFICANCE: f64 = 0.05;
 
-/// Share of ε that the strongest canary must show.
+/// Share of ε that the measured bound must reach.
 const LEAST_SHARE: f64 = 1.0 / 3.0;
 
 /// Runs the audit, prints a table, and writes the figures.
@@ -154,7 +154,7 @@ fn columns(epsilon: f64, lower: f64) -> String {
 }
 
 impl AuditFigures {
-    /// Returns what contradicts the statements of the audit.
+    /// Returns the results that contradict the statements of the audit.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for run in &self.honest {
@@ -195,7 +195,7 @@ fn honest_run(size: Size, seed: u64, significance: f64) -> Result<HonestRun, Tra
     Ok(HonestRun { seed, epsilon, epsilon_lower, significance, estimator })
 }
 
-/// Audits a mistake and its control, by the estimator of the mistake: with the full batch the
+/// Audits a mistake and its control, with the estimator of the mistake: with the full batch the
 /// trade-off function of an honest training is Gaussian; with sampling it is not.
 fn planted_run(bug: Bug, size: Size) -> Result<PlantedRun, TrainError> {
     let measured = |planted| -> Result<(f64, AuditEstimate), TrainError> {

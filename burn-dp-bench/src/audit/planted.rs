@@ -1,10 +1,10 @@
-//! Trainings with a planted mistake, and the same trainings without it.
+//! Training runs with a planted mistake, and the same runs without it.
 //!
-//! No mistake is a switch of the library: each is made of public parts that are put together
-//! wrongly in this program, so no build of the library contains it. Most run one plan and claim
-//! the ε of another.
+//! No mistake is a switch in the library: in each of them, this program combines public parts
+//! incorrectly, so no build of the library contains it. Most run one plan and claim the ε of
+//! another.
 //!
-//! Length: all mistakes in one file, because each is a few lines over the same trainings.
+//! Length: all mistakes in one file, because each is a few lines over the same training runs.
 
 use burn::tensor::Device;
 use burn_dp::DpError;
@@ -23,17 +23,17 @@ use super::probe::{Probe, Run, over_layers};
 pub enum Bug {
     /// The noise is too small to hide anything.
     NoNoise,
-    /// The threshold is ten times what the noise was made for.
+    /// The threshold is ten times the threshold for which the noise was calibrated.
     NoClipping,
-    /// L layers are clipped apart, and each gets the noise of a release of its own.
+    /// L layers are clipped separately, and each gets the noise of a separate release.
     NoiseShortByRootOfLayers,
     /// Two steps have the same noise.
     SameNoiseTwice,
-    /// Every unit takes part in every step, and the accountant is told of a Poisson sample.
+    /// Every unit takes part in every step, but the accountant is told of a Poisson sample.
     NoSampling,
     /// The noisy sum is divided by the number of drawn units instead of the expected number.
     DivisionByDrawnSize,
-    /// The counts of adaptive clipping are released and not in the ledger.
+    /// The counts of adaptive clipping are released but are not in the ledger.
     CountsOutsideOfLedger,
     /// Two items of the data set belong to one unit.
     OneUnitTwice,
@@ -62,7 +62,7 @@ pub(super) struct Audited {
     pub(super) scores: AuditScores,
 }
 
-/// The number of canaries of one run, or of runs with one canary each.
+/// The number of canaries in one run, or the number of runs with one canary each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     pub(super) canaries: usize,
@@ -73,29 +73,29 @@ pub(super) struct Size {
 pub(super) const DELTA: f64 = 1e-5;
 /// Clipping threshold, the default of a plan.
 const C: f64 = 1.0;
-/// Noise multiplier and steps of the full-batch trainings: μ = √4 / 1 = 2.
+/// Noise multiplier and steps of the full-batch runs: μ = √4 / 1 = 2.
 const SIGMA: f64 = 1.0;
 const STEPS: u64 = 4;
 const LAYERS: usize = 4;
 /// Noise that hides nothing.
 const ALMOST_NO_NOISE: f64 = 1e-6;
-/// The training with sampling.
+/// The training run with sampling.
 const SAMPLED_STEPS: u64 = 40;
 const SAMPLED_SIGMA: f64 = 1.0;
 const PROBABILITY: f64 = 0.1;
-/// Ordinary units of the trainings with one canary.
+/// Number of ordinary units in the runs with one canary.
 const OTHERS: usize = 20;
 /// Noise of the counts: a count has sensitivity 1/2.
 const COUNT_STD: f64 = 0.25;
 
-/// Audits a training without a mistake: the full batch, flat clipping, gradient canaries.
+/// Audits a training run without a mistake: full batch, flat clipping, gradient canaries.
 pub(super) fn honest(size: Size, seed: u64) -> Result<Audited, DpError> {
     let plan = full_batch(size.canaries, seed);
     let scores = one_run(plan.clone(), size, seed, |canary| vec![canary], C)?;
     Ok(Audited { epsilon: epsilon(plan)?, scores })
 }
 
-/// Audits a training with the mistake, or the same training without it.
+/// Audits a training run with the mistake, or the same run without it.
 pub(super) fn audit(bug: Bug, planted: bool, size: Size, seed: u64) -> Result<Audited, DpError> {
     let canaries = size.canaries;
     let claim = full_batch(canaries, seed);
@@ -133,7 +133,7 @@ pub(super) fn audit(bug: Bug, planted: bool, size: Size, seed: u64) -> Result<Au
         }
         Bug::DivisionByDrawnSize => (claim, divided_sums(size, seed, planted)?),
         Bug::CountsOutsideOfLedger => {
-            // Sum and counts together, of which the claim of the mistake is the sum alone.
+            // Sum and counts together; the faulty claim covers only the sum.
             let joint = (SIGMA.powi(-2) + (2.0 * COUNT_STD).powi(-2)).sqrt().recip();
             let honest = if planted { claim } else { with_sigma(&claim, joint) };
             (honest, counted_sums(size, seed, joint)?)
@@ -158,7 +158,7 @@ fn probe(width: usize, layers: usize) -> Probe {
     Probe::new(width, layers, &Device::flex().autodiff())
 }
 
-/// The plan of a full-batch training.
+/// The plan of a full-batch run.
 fn full_batch(units: usize, seed: u64) -> PrivacyPlanConfig {
     PrivacyPlanConfig::new(units, units as f64)
         .with_steps(STEPS)
@@ -180,7 +180,7 @@ fn coins(count: usize, seed: u64) -> CanaryCoins {
     CanaryCoins::from_seed(count, InsecureSeed(seed.wrapping_add(0x00c0_1115)))
 }
 
-/// Returns the input with a gradient of this norm over all layers, at the place of a canary.
+/// Returns the input whose gradient has this norm over all layers, at the place of a canary.
 fn input(canary: usize, norm: f64, layers: usize) -> Vec<(usize, f64)> {
     vec![(canary, norm / (layers as f64).sqrt())]
 }
@@ -218,7 +218,7 @@ fn add(scores: &mut [f64], values: &[f64], factor: f64) {
     scores.iter_mut().zip(values).for_each(|(score, value)| *score += factor * value);
 }
 
-/// Makes pairs of steps in which the gradient of a canary changes its sign; the score is the
+/// Runs pairs of steps in which the gradient of a canary changes its sign; the score is the
 /// difference. With the mistake both steps of a pair have the same noise.
 fn differences(size: Size, seed: u64, planted: bool) -> Result<AuditScores, DpError> {
     let canaries = size.canaries;
@@ -238,7 +238,7 @@ fn differences(size: Size, seed: u64, planted: bool) -> Result<AuditScores, DpEr
     coins.scores(&scores)
 }
 
-/// Returns the scores of the last layer from a run whose noise leaves it out: the released sums of
+/// Returns the scores of the last layer from a run in which it gets no noise: the released sums of
 /// this layer come from a run almost without noise.
 fn last_layer_alone(size: Size, seed: u64) -> Result<AuditScores, DpError> {
     let canaries = size.canaries;
@@ -256,7 +256,7 @@ fn last_layer_alone(size: Size, seed: u64) -> Result<AuditScores, DpError> {
         let (mut sums, _) = run.step(units)?;
         let (exact, _) = without_noise.step(units)?;
         sums[LAYERS - 1].clone_from(&exact[LAYERS - 1]);
-        // The attacker has all layers, and this one says everything.
+        // The attacker sees all layers, and this one reveals everything.
         add(&mut scores, &sums[LAYERS - 1], 1.0);
     }
     coins.scores(&scores)
@@ -291,13 +291,13 @@ fn counted_sums(size: Size, seed: u64, joint: f64) -> Result<AuditScores, DpErro
             .with_initial(C)?
             .with_learning_rate(RATE)?
             .with_count_noise(CountNoise::Std(COUNT_STD));
-        // One step more, whose threshold shows the last count.
+        // One more step, whose threshold reveals the last count.
         let plan = with_sigma(&full_batch(units, seed), joint).with_steps(STEPS + 1);
         let mut run = Run::new(plan.with_clipping(clipping).init()?, &probe(1, 1), 1)?;
         let mut score = 0.0;
         let mut threshold = run.threshold()?;
         for _ in 0..STEPS {
-            // Just below the threshold, whatever is rounded.
+            // Just below the threshold, even after rounding.
             let norm = 0.999 * threshold;
             let (sums, _) =
                 run.step(|unit| if unit == OTHERS { vec![(0, norm)] } else { Vec::new() })?;
@@ -312,7 +312,7 @@ fn counted_sums(size: Size, seed: u64, joint: f64) -> Result<AuditScores, DpErro
     })
 }
 
-/// Returns the scores of trainings with one canary each, whose coins are fair.
+/// Returns the scores of training runs with one canary each, whose coins are fair.
 fn trials(
     size: Size,
     seed: u64,

@@ -1,4 +1,4 @@
-//! The audited training: a small model with a known gradient for every unit.
+//! The audited training run: a small model with a known gradient for every unit.
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -10,7 +10,7 @@ use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 use burn_dp::sampling::Sampler;
 
 /// A sum of linear layers with one output each. The loss of a unit is its output, so its gradient
-/// in every layer is its input, whatever the weights are.
+/// in every layer is its input, regardless of the weights.
 #[derive(Module, Debug)]
 pub(super) struct Probe {
     layers: Vec<Private<Linear>>,
@@ -41,8 +41,8 @@ impl Probe {
     }
 }
 
-/// One private training of the model with plain SGD, step by step. The released sums are read from
-/// the model, before and after, as an attacker does who sees every model.
+/// One private training run of the model with plain SGD, step by step. The released sums are
+/// computed from the model before and after each step, as by an attacker who sees every model.
 pub(super) struct Run {
     model: Option<Probe>,
     optim: DpOptimizer,
@@ -59,7 +59,7 @@ impl Run {
         Ok(Self { model: Some(model.clone()), optim, sampler, width, device })
     }
 
-    /// Makes one step. `input` returns the input of a unit: the places that are not zero.
+    /// Runs one step. `input` returns the input of a unit: its nonzero places.
     ///
     /// Returns the noisy sum of each layer, before it is divided by the expected batch size, and
     /// the number of drawn units.

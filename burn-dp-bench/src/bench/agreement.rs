@@ -1,4 +1,4 @@
-//! The private algorithms must make the same step before their times are compared.
+//! Checks that the private algorithms compute the same step before their times are compared.
 
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::SgdConfig;
@@ -37,7 +37,7 @@ pub(super) fn check<M: Classifier>(
     for algorithm in others {
         let found = update(algorithm, model, batch)?;
         let difference = self::norm(found.iter().zip(&expected).map(|(a, b)| a - b)) / norm;
-        // Written so that NaN fails as well.
+        // Written so that NaN fails too.
         let same = found.len() == expected.len() && difference <= TOLERANCE;
         if !same {
             let reason = format!(

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// An algorithm that makes a training step.
+/// An algorithm that runs a training step.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// The ordinary step of private layers, without clipping and noise.
@@ -29,7 +29,7 @@ impl Algorithm {
         Self::PRIVATE.contains(&self)
     }
 
-    /// Returns the number of measured steps when the other algorithms make `repetitions`.
+    /// Returns the number of measured steps when the other algorithms run `repetitions`.
     pub(super) fn repetitions(self, repetitions: usize) -> usize {
         match self {
             Self::Nxbp => repetitions.div_ceil(5),

@@ -1,4 +1,4 @@
-//! The benchmark of steps as a picture: what privacy costs here and in other frameworks.
+//! The step benchmark as a picture: the cost of privacy here and in other frameworks.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use super::Algorithm;
 use super::peer_lines::Peer;
 use super::report::Row;
 
-/// Draws a panel for each network and batch size. A bar is the time of a private step over the time
-/// of the ordinary step of the same framework.
+/// Draws a panel for each network and batch size. A bar shows the time of a private step divided by
+/// the time of the ordinary step of the same framework.
 ///
-/// Measurements of other frameworks are left out for networks and batch sizes that were not
-/// measured here. Their number is printed on the standard error.
+/// Measurements of other frameworks are skipped for networks and batch sizes that were not measured
+/// here. Their number is printed to standard error.
 ///
 /// # Errors
 ///

@@ -26,7 +26,7 @@ pub(super) const LEARNING_RATE: f64 = 0.001;
 /// The time of a step does not depend on the value.
 pub(super) const NOISE_MULTIPLIER: f64 = 1.0;
 
-/// Steps of the plan; more than any benchmark makes.
+/// Steps of the plan; more than any benchmark runs.
 const STEPS: u64 = 1 << 32;
 
 /// A model, its optimizer, and the algorithm that trains it.
@@ -98,7 +98,7 @@ impl<M: Classifier> Contender<M> {
         self.model
     }
 
-    /// Makes one step that is not counted and then `steps` steps. Returns the milliseconds of each
+    /// Runs one step that is not counted and then `steps` steps. Returns the milliseconds of each
     /// counted step.
     ///
     /// # Arguments
@@ -107,7 +107,7 @@ impl<M: Classifier> Contender<M> {
     ///
     /// # Errors
     ///
-    /// Returns the error of a step that is refused, and of `synchronize`.
+    /// Returns the error of a rejected step, and of `synchronize`.
     pub(super) fn timed_steps(
         &mut self,
         batch: &Batch<M::Inputs>,
@@ -127,12 +127,12 @@ impl<M: Classifier> Contender<M> {
         Ok(ms)
     }
 
-    /// Makes one step on the batch.
+    /// Runs one step on the batch.
     ///
     /// # Errors
     ///
-    /// Returns the error of the optimizer if the step is refused. The contender cannot be used
-    /// then.
+    /// Returns the error of the optimizer if the step is rejected. The contender cannot be used
+    /// afterward.
     pub(super) fn step(&mut self, batch: &Batch<M::Inputs>) -> Result<(), DpError> {
         let Some(model) = self.model.take() else { return Ok(()) };
         let model = match &mut self.optimizer {

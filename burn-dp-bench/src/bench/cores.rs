@@ -53,8 +53,8 @@ pub(super) fn command(program: impl AsRef<OsStr>, threads: usize) -> Command {
     command
 }
 
-/// Returns the cores for a number of threads, as `taskset` reads them; `None` where nothing is to
-/// be pinned or there is no `taskset`.
+/// Returns the cores for a number of threads, in the format of `taskset`; `None` if nothing needs
+/// to be pinned or there is no `taskset`.
 fn pinned(threads: usize) -> Option<String> {
     static HAS_TASKSET: OnceLock<bool> = OnceLock::new();
     if threads >= available() {

@@ -1,4 +1,4 @@
-//! The costs by which a training chooses between ghost norms and instantiated gradients.
+//! The costs by which training chooses between ghost norms and instantiated gradients.
 
 use std::path::PathBuf;
 

@@ -59,12 +59,12 @@ struct Row {
     ratio: f64,
 }
 
-/// Measures runs of both loops in turns, prints the medians, and writes the figures.
+/// Measures alternating runs of both loops, prints the medians, and writes the figures.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] for an impossible option, the error of a step that is refused,
-/// and [`TrainError::Io`] if the file cannot be written.
+/// Returns [`TrainError::Option`] for an impossible option, the error of a rejected step, and
+/// [`TrainError::Io`] if the file cannot be written.
 pub(super) fn run(options: &LearnerOptions) -> Result<(), TrainError> {
     checks::at_least_one([
         ("--batch", options.batch),

@@ -6,7 +6,7 @@ use super::turns::{Player, failed_step};
 use super::worker::{self, WorkerOptions};
 use super::{Algorithm, InnerOptimizer, Network, Sizes, cores};
 
-/// Returns the peak memory of a process that makes steps of one algorithm, in MiB.
+/// Returns the peak memory of a process that runs steps of one algorithm, in MiB.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! What privacy costs per step: time and memory of the algorithms that compute a clipped sum.
 //!
 //! One step is forward, backward, clipping, noise and update, with Adam at a learning rate of 0.001
-//! and a clipping threshold of 1, as in the fast-clipping paper. Each algorithm runs in a process
-//! of its own. The processes take turns on the same images and cores, so that other load on the
-//! machine slows all of them equally, and no process runs during the turn of another.
+//! and a clipping threshold of 1, as in the fast-clipping paper. Each algorithm runs in a separate
+//! process. The processes take turns on the same images and cores, so that other load on the
+//! machine slows all of them equally, and no process runs during another's turn.
 //!
 //! # References
 //!

@@ -41,10 +41,10 @@ pub struct NoiseRow {
     pub cores: usize,
     /// Whether kernels of the device release the values, and not the host.
     pub on_device: bool,
-    /// Median nanoseconds of a release, for each value.
+    /// Median nanoseconds of a release, per value.
     pub release_ns: f64,
-    /// Median nanoseconds of adding a number to each value, which reads and writes as much, for
-    /// each value.
+    /// Median nanoseconds, per value, of adding a number to each value, which reads and writes as
+    /// much.
     pub pass_ns: f64,
     /// Release over pass.
     pub ratio: f64,
@@ -55,7 +55,7 @@ pub struct NoiseRow {
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] for an impossible option, [`TrainError::Privacy`] if a release is
-/// refused, and [`TrainError::Io`] if a file cannot be written.
+/// rejected, and [`TrainError::Io`] if a file cannot be written.
 pub(super) fn run(options: &NoiseOptions) -> Result<(), TrainError> {
     checks::at_least_one([("--values", options.values), ("--repetitions", options.repetitions)])?;
     if let Some(path) = &options.json {

@@ -16,7 +16,7 @@ use burn_dp_examples::training::BackendName;
 
 /// Measure what privacy costs.
 ///
-/// `cargo xtask bench accountant` measures the accountant, with options of its own.
+/// `cargo xtask bench accountant` measures the accountant, with its own options.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", version)]
 pub struct BenchOptions {
@@ -30,27 +30,27 @@ pub struct BenchOptions {
 pub enum Benchmark {
     /// One training step: forward, backward, clipping, noise and update.
     Step(StepOptions),
-    /// Steps of PyTorch, Opacus, JAX-Privacy and fastDP in turns with ours, at the same sizes.
+    /// Steps of PyTorch, Opacus, JAX-Privacy and fastDP, alternating with ours, at the same sizes.
     Peers(PeerOptions),
-    /// The planner's choices against the same choice for every layer, in turns.
+    /// The planner's choices against the same choice for every layer, alternating.
     Planner(PlannerOptions),
-    /// The costs of a device, by which a training chooses how to compute norms.
+    /// The costs of a device, by which training chooses how to compute norms.
     DeviceCosts(DeviceCostsOptions),
     /// Time and memory against batch, width, depth, sequence length and image size.
     Scaling(ScalingOptions),
-    /// One step of the CNN in Burn's learner and in a custom loop, in turns.
+    /// One step of the CNN in Burn's learner and in a custom loop, alternating.
     #[cfg(feature = "train")]
     Learner(LearnerOptions),
     /// One step of recurrent layers: Burn's layers, private layers without clipping, and with it.
     Recurrent(RecurrentOptions),
     /// The throughput of the noise, next to a pass over as many values.
     Noise(NoiseOptions),
-    /// Private fine-tuning of a network of the shape of GPT-2 against ordinary fine-tuning.
+    /// Private fine-tuning of a network with the shape of GPT-2 against ordinary fine-tuning.
     Finetune(FinetuneOptions),
-    /// Make steps of one way of fine-tuning on command; started by `finetune`.
+    /// Run steps of one way of fine-tuning on command; started by `finetune`.
     #[command(hide = true)]
     FinetuneWorker(StepperOptions),
-    /// Make steps of one algorithm on command; started by the other benchmarks.
+    /// Run steps of one algorithm on command; started by the other benchmarks.
     #[command(hide = true)]
     Worker(WorkerOptions),
 }
@@ -77,17 +77,17 @@ pub struct StepOptions {
     /// Backend to run on.
     #[arg(long, value_enum, default_value = "flex")]
     pub backend: BackendName,
-    /// Measured steps of each algorithm, in blocks of five; nxbp makes a fifth of them.
+    /// Measured steps of each algorithm, in blocks of five; nxbp runs a fifth of them.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub repetitions: usize,
     /// File for the figures.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// File for a picture: the time of each private step over the ordinary step.
+    /// File for a picture: the time of each private step relative to the ordinary step.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Measurements of other frameworks to draw next to it, one JSON object per line, as the
-    /// scripts in burn-dp-bench/peers print them.
+    /// Measurements of other frameworks to draw next to it, one JSON object per line, in the format
+    /// that the scripts in burn-dp-bench/peers print.
     #[arg(long, value_name = "FILE", requires = "svg")]
     pub peers: Option<PathBuf>,
 }

@@ -29,12 +29,12 @@ pub(super) struct Peer {
 }
 
 /// Reads the private steps from a file with one JSON object per line. Empty lines and ordinary
-/// steps are left out, and so are algorithms that failed, which are named on the standard error.
+/// steps are skipped, and so are algorithms that failed, which are named on standard error.
 ///
 /// # Errors
 ///
 /// Returns [`TrainError::Io`] if the file cannot be read, and [`TrainError::Option`] with the file
-/// and the number of the first line that is no measurement.
+/// and the number of the first line that is not a measurement.
 pub(super) fn read(path: &Path) -> Result<Vec<Peer>, TrainError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| TrainError::Io { path: path.into(), source })?;

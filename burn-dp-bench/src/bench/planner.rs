@@ -52,9 +52,9 @@ pub enum Choice {
     PlannerMeasured,
     /// Ghost norms wherever a rule has them.
     Ghost,
-    /// Per-example gradients that are kept.
+    /// Instantiated gradients, kept until they are clipped.
     Instantiate,
-    /// All per-example gradients, formed during the pass.
+    /// All per-example gradients, instantiated during the pass.
     Materialize,
 }
 
@@ -70,7 +70,7 @@ impl Choice {
     /// Returns no error: all costs are positive.
     fn backward(self, measured: DeviceCosts) -> Result<PrivateBackward, DpError> {
         let pass = PrivateBackward::new();
-        // What costs next to nothing is always chosen.
+        // A method that costs next to nothing is always chosen.
         let nothing = f64::MIN_POSITIVE;
         Ok(match self {
             Self::Planner => pass,
@@ -99,7 +99,7 @@ pub struct PlannerRow {
     pub ms: f64,
     /// Shortest time of a step, in milliseconds.
     pub ms_min: f64,
-    /// Median time over the shortest median of the choices that are the same for every layer.
+    /// Median time divided by the shortest median of the choices that are the same for every layer.
     pub ratio: f64,
 }
 
@@ -117,7 +117,7 @@ pub struct PlannerFigures {
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] for an impossible option, [`TrainError::Privacy`] if a step is
-/// refused, and [`TrainError::Io`] if a file cannot be written.
+/// rejected, and [`TrainError::Io`] if a file cannot be written.
 pub(super) fn run(options: &PlannerOptions) -> Result<(), TrainError> {
     checks::at_least_one(options.batch.map(|batch| ("--batch", batch)))?;
     if !(options.seconds > 0.0 && options.seconds.is_finite()) {

@@ -1,8 +1,8 @@
-//! A contender in its own process, which makes steps on command.
+//! A contender in its own process, which runs steps on command.
 //!
 //! The process prints one JSON object per line: `{"ready": true, "base_mib": …}` after its start,
-//! and `{"ms": [..]}` after each line `steps N` on its standard input. It ends with its input.
-//! Everything else that it prints is ignored, and its standard error is shown if it fails.
+//! and `{"ms": [..]}` after each line `steps N` on its standard input. It exits when its input
+//! ends. Everything else that it prints is ignored, and its standard error is shown if it fails.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};

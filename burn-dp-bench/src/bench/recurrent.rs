@@ -1,5 +1,5 @@
 //! The time of one step of recurrent layers: Burn's layers, and private layers with and without
-//! clipping, in turns.
+//! clipping, alternating.
 
 use std::hint::black_box;
 use std::time::Instant;

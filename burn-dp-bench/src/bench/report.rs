@@ -1,4 +1,4 @@
-//! The figures of the benchmark of steps.
+//! The figures of the step benchmark.
 
 use comfy_table::Table;
 use serde::Serialize;
@@ -23,10 +23,11 @@ pub struct Row {
     /// CPU time of a step on all threads, in milliseconds; `None` where the system does not report
     /// it.
     pub cpu_ms: Option<f64>,
-    /// Median time over the median time of the ordinary step, measured in turns with it.
+    /// Median time divided by the median time of the ordinary step, measured in alternation with
+    /// it.
     pub ratio: f64,
-    /// Peak memory in MiB of a process that makes such steps and nothing else; `None` where the
-    /// system does not report it.
+    /// Peak memory in MiB of a process that only runs such steps; `None` where the system does not
+    /// report it.
     pub peak_mib: Option<f64>,
     /// Memory in MiB that the allocator of the device held after the last step; `None` on a CPU.
     pub device_mib: Option<f64>,

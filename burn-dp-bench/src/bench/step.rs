@@ -8,7 +8,7 @@ use super::worker::{self, WorkerOptions};
 use super::{Algorithm, InnerOptimizer, StepOptions, agreement, chart, cores, peer_lines};
 use burn_dp_examples::training::{TrainError, checks, device, files, typed};
 
-/// Counted steps of a block.
+/// Number of counted steps in a block.
 const BLOCK: usize = 5;
 
 /// Measures, prints the table, and writes the figures and the picture.
@@ -16,8 +16,8 @@ const BLOCK: usize = 5;
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] for an impossible option, for a line of other frameworks that is
-/// no measurement, or if the private algorithms disagree; and [`TrainError::Io`] if a file cannot
-/// be read or written, or a process fails.
+/// not a measurement, or if the private algorithms disagree; and [`TrainError::Io`] if a file
+/// cannot be read or written, or a process fails.
 pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     let batches = options.batch.iter().map(|&batch| ("--batch", batch));
     let others = [("--repetitions", options.repetitions), ("--image-size", options.image_size)];
@@ -76,7 +76,7 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     }
 }
 
-/// Images of a batch on which the algorithms must agree. Few, because nxbp is slow.
+/// Number of images in the batch on which the algorithms must agree. Few, because nxbp is slow.
 const AGREEMENT_ITEMS: usize = 32;
 
 /// Returns the ordinary step, which is the reference, and then each requested algorithm once.
@@ -90,7 +90,7 @@ fn algorithms(options: &StepOptions) -> Vec<Algorithm> {
     algorithms
 }
 
-/// Measures workers in turns. The first one makes the ordinary step.
+/// Measures alternating workers. The first one runs the ordinary step.
 fn measure(workers: &[WorkerOptions], repetitions: usize) -> Result<Vec<Row>, TrainError> {
     let failed = |worker: &WorkerOptions, reason: String| {
         let path = format!("{} of {}", typed(worker.algorithm), typed(worker.network));
@@ -126,7 +126,7 @@ fn measure(workers: &[WorkerOptions], repetitions: usize) -> Result<Vec<Row>, Tr
     Ok(rows)
 }
 
-/// Lets the contenders take turns until each has made its repetitions.
+/// Lets the contenders take turns until each has run its repetitions.
 fn repeat<P: Player>(
     contenders: &mut [P],
     algorithms: &[Algorithm],

@@ -14,7 +14,7 @@ use super::subject::Subject;
 use super::turns::{Amount, Block, Player, failed_step, take_turns};
 use super::worker::synchronize;
 
-/// Blocks in which the algorithms take turns.
+/// Number of blocks in which the algorithms take turns.
 const BLOCKS: usize = 3;
 
 /// Returns the median milliseconds of a step of each algorithm, which take turns on the same batch.

@@ -1,8 +1,8 @@
-//! Contenders that make steps in turns, several steps of one contender in a row.
+//! Contenders that take turns, each running several steps in a row.
 //!
-//! While one contender makes its block, nobody else runs. A block begins with a step that is not
-//! counted: the contender before it left other data in the caches, and noise that idle threads drew
-//! ahead during the turns of others would make the first step look cheap.
+//! While one contender runs its block, no other contender runs. A block starts with a step that is
+//! not counted: the previous contender left other data in the caches, and noise that idle threads
+//! drew ahead during the turns of the other contenders would make the first step look cheap.
 
 use burn_dp_examples::training::TrainError;
 
@@ -16,37 +16,37 @@ pub(super) fn failed_step(reason: String) -> TrainError {
 pub(super) struct Block {
     /// Milliseconds of each counted step.
     pub(super) ms: Vec<f64>,
-    /// CPU time of a step on all threads, the step that is not counted and the work of idle threads
-    /// after the last step included; `None` where the system does not report it.
+    /// CPU time of a step on all threads, including the step that is not counted and the work of
+    /// idle threads after the last step; `None` where the system does not report it.
     pub(super) cpu_ms: Option<f64>,
 }
 
-/// Something that makes steps when asked to.
+/// Something that runs steps on request.
 pub(super) trait Player {
-    /// Makes one step that is not counted and then `steps` steps, and waits until all of its
-    /// threads are idle.
+    /// Runs one step that is not counted and then `steps` steps, and waits until all of its threads
+    /// are idle.
     ///
     /// # Errors
     ///
-    /// Returns a sentence if a step fails; the contender cannot be used then.
+    /// Returns a sentence if a step fails; the contender cannot be used afterward.
     fn block(&mut self, steps: usize) -> Result<Block, String>;
 }
 
-/// How many steps a contender makes.
+/// How many steps a contender runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Amount {
-    /// This number of steps in all.
+    /// This many steps in total.
     Steps(usize),
-    /// About as many milliseconds in all, at least two steps in each block.
+    /// About this many milliseconds in total, with at least two steps in each block.
     Milliseconds(f64),
 }
 
-/// Largest number of steps in a block.
+/// Maximum number of steps in a block.
 const MOST_STEPS: usize = 10_000;
 
 impl Amount {
-    /// Returns the counted steps of a block. `measured` is the number of counted steps so far,
-    /// `ms` the time of a step, `left` the number of blocks to make, this one included.
+    /// Returns the counted steps of a block. `measured` is the number of counted steps so far, `ms`
+    /// the time of a step, `left` the number of remaining blocks, including this one.
     fn of_block(self, measured: usize, ms: f64, blocks: usize, left: usize) -> usize {
         match self {
             Self::Steps(steps) => steps.saturating_sub(measured).div_ceil(left.max(1)),
@@ -59,8 +59,8 @@ impl Amount {
 
 /// Lets the contenders take turns, after one block of one step each that is not counted.
 ///
-/// A contender that fails takes no further turns; the others go on. The results are in the order of
-/// the contenders.
+/// A contender that fails takes no further turns; the others continue. The results are in the order
+/// of the contenders.
 pub(super) fn take_turns<P: Player>(
     players: &mut [P],
     blocks: usize,
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes its turns; fails in the turn with this number.
+    /// Records its turns; fails in the turn with this number.
     struct Noted<'a> {
         name: char,
         turns: &'a RefCell<String>,

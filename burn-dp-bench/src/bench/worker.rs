@@ -1,4 +1,4 @@
-//! A process that makes steps of one algorithm on one network, on command, and nothing else.
+//! A process that only runs steps of one algorithm on one network, on command.
 
 use std::io::{BufRead, Write};
 
@@ -69,11 +69,11 @@ pub(super) fn start(options: &WorkerOptions) -> Result<Process, String> {
     Process::start(command)
 }
 
-/// Makes steps for each command on the standard input, until its end.
+/// Runs steps for each command on standard input, until it ends.
 ///
 /// # Errors
 ///
-/// Returns the error of a step that is refused.
+/// Returns the error of a rejected step.
 pub(crate) fn run(options: &WorkerOptions) -> Result<(), TrainError> {
     let base_mib = own_peak_mib();
     let device = device(options.backend)?.autodiff();
@@ -93,12 +93,12 @@ pub(crate) fn run(options: &WorkerOptions) -> Result<(), TrainError> {
     serve(contender, &batch, base_mib, &device)
 }
 
-/// Says that a contender is ready, and makes its steps for each command on the standard input,
-/// until its end.
+/// Reports that a contender is ready, and runs its steps for each command on standard input, until
+/// it ends.
 ///
 /// # Errors
 ///
-/// Returns the error of a step that is refused, and [`TrainError::Io`] for another command.
+/// Returns the error of a rejected step, and [`TrainError::Io`] for another command.
 pub(super) fn serve<M: Classifier>(
     mut contender: Contender<M>,
     batch: &Batch<M::Inputs>,
@@ -119,7 +119,7 @@ pub(super) fn serve<M: Classifier>(
     Ok(())
 }
 
-/// Returns what the allocator of a device holds, pages for later use included.
+/// Returns the memory that the allocator of a device holds, including pages for later use.
 fn device_mib(device: &Device) -> Option<f64> {
     Some(device.memory_pool_usage()?.bytes_reserved as f64 / f64::from(1 << 20))
 }

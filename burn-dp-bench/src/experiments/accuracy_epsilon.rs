@@ -1,4 +1,4 @@
-//! Accuracy for several privacy budgets, next to ordinary training.
+//! Accuracy for several privacy budgets, compared with ordinary training.
 //!
 //! Each run is a run of `cargo xtask train` with its network, recipe and files.
 
@@ -37,7 +37,7 @@ pub struct AccuracyEpsilonOptions {
     /// Probability with which a budget may be exceeded; less than 1 / the number of examples.
     #[arg(long, value_name = "D", allow_hyphen_values = true, default_value_t = 1e-5)]
     pub delta: f64,
-    /// Passes over the data of each run, ordinary training included [default: from the recipes].
+    /// Passes over the data in each run, including ordinary training [default: from the recipes].
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,
     /// Expected size of a logical batch of the private runs [default: from the recipe].
@@ -60,7 +60,7 @@ pub struct AccuracyEpsilonOptions {
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// Check that everything runs: 1024 images to train on, 200 to test on and one pass over the
-    /// data, where the options give no other numbers. The accuracies mean nothing.
+    /// data, unless the options say otherwise. The accuracies are meaningless.
     #[arg(long)]
     pub quick: bool,
 }
@@ -112,7 +112,7 @@ const QUICK_TEST_SIZE: usize = 200;
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] for an impossible option and [`TrainError::Data`] if the data
-/// cannot be read, both before anything is written; and the error of a run that fails.
+/// cannot be read, both before anything is written, and the error of a run that fails.
 pub(super) fn run(options: AccuracyEpsilonOptions) -> Result<AccuracyEpsilon, TrainError> {
     let options = options.checked()?;
     let json = options.json.clone().unwrap_or_else(|| options.file("json"));
@@ -120,7 +120,7 @@ pub(super) fn run(options: AccuracyEpsilonOptions) -> Result<AccuracyEpsilon, Tr
     checks::file("--json", &json, Some(&options.output))?;
     checks::file("--svg", &svg, Some(&options.output))?;
     let mut runs = Vec::new();
-    // The smallest budget first: a budget that no noise meets is refused before the other runs.
+    // The smallest budget first: a budget that no noise can meet is rejected before the other runs.
     for epsilon in options.epsilons.iter().copied().map(Some).chain([None]) {
         for &seed in &options.seeds {
             let run = options.training(epsilon, seed)?;
@@ -145,8 +145,8 @@ pub(super) fn run(options: AccuracyEpsilonOptions) -> Result<AccuracyEpsilon, Tr
 }
 
 impl AccuracyEpsilonOptions {
-    /// Checks what the training does not check, sorts the lists, and fills in the numbers of a
-    /// quick run.
+    /// Checks what training does not check, sorts the lists, and fills in the numbers of a quick
+    /// run.
     fn checked(mut self) -> Result<Self, TrainError> {
         checks::positive(self.epsilons.iter().map(|&epsilon| ("--epsilons", epsilon)))?;
         checks::folder("--output", &self.output)?;

@@ -56,8 +56,8 @@ pub struct AdaptiveClippingOptions {
     /// Thresholds to start from.
     #[arg(long, value_delimiter = ',', default_values = ["0.1"])]
     pub start: Vec<f64>,
-    /// Learning rate over the threshold: the update of a clipped example has this length for every
-    /// threshold, so that thresholds are compared and not learning rates.
+    /// Learning rate divided by the threshold: the update of a clipped example has this length for
+    /// every threshold, so that thresholds are compared, not learning rates.
     #[arg(long, default_value_t = 0.5)]
     pub lr: f64,
     /// Largest number of examples in memory at once (the physical batch).
@@ -83,7 +83,7 @@ pub struct AdaptiveClippingRun {
     pub fixed: bool,
     /// Upper bound of ε at the end.
     pub epsilon: f64,
-    /// Noise multiplier of a whole step, counts included.
+    /// Noise multiplier of a whole step, including counts.
     pub noise_multiplier: f64,
     /// Share of the test images that are classified correctly, after each pass over the data.
     pub test_accuracy: Vec<f64>,

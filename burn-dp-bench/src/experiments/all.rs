@@ -13,7 +13,7 @@ use super::measured::FigureOptions;
 /// Options of the page of all figures.
 #[derive(Args, Debug, Clone)]
 pub struct AllOptions {
-    /// Less than ten minutes an experiment on two cores, in place of the settings of the papers.
+    /// Less than ten minutes per experiment on two cores, instead of the settings of the papers.
     #[arg(long)]
     pub quick: bool,
     /// Folder with the four IDX files of MNIST, plain or gzip; without it, the drawn digits.
@@ -22,12 +22,12 @@ pub struct AllOptions {
     /// Seeds of initial weights and drawn digits.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1", "2"])]
     pub seeds: Vec<u64>,
-    /// Folder for the page, RESULTS.md, and its pictures. A run that was interrupted continues.
+    /// Folder for the page, RESULTS.md, and its pictures. An interrupted run continues.
     #[arg(long, value_name = "DIR", default_value = "out/experiment-all")]
     pub output: PathBuf,
 }
 
-/// Runs every experiment and writes the page. An experiment whose figure is there is not repeated.
+/// Runs every experiment and writes the page. An experiment whose figure exists is not repeated.
 pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), TrainError> {
     checks::folder("--output", &options.output)?;
     let pictures = options.output.join(PICTURES);
@@ -61,8 +61,8 @@ const PICTURES: &str = "figures";
 const SETTINGS: &str = "settings.json";
 
 impl AllOptions {
-    /// Writes seeds and data folder next to the figures, or compares them: figures of other seeds
-    /// or data would be reported as results of these.
+    /// Writes the seeds and the data folder next to the figures, or compares them: otherwise
+    /// figures from other seeds or data would be reported as results of these.
     fn keep_settings(&self, pictures: &Path) -> Result<(), TrainError> {
         let path = pictures.join(SETTINGS);
         let settings = serde_json::json!({ "seeds": self.seeds, "data_dir": self.data_dir });
@@ -175,14 +175,14 @@ mod tests {
         run(&options, &[experiment("one", never, "")]).unwrap();
         let text = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
         assert!(text.contains("1 of 2"), "{text}");
-        // Figures of other seeds or data are not the results of these.
+        // Figures from other seeds or data are not results of these.
         let other = AllOptions { seeds: vec![0, 1], ..self::options(folder.path()) };
         let error = run(&other, &[experiment("one", never, "")]).unwrap_err().to_string();
         assert!(error.contains("other --seeds") && error.contains("[0]"), "{error}");
         std::fs::remove_file(pictures.join(SETTINGS)).unwrap();
         let error = run(&options, &[experiment("one", never, "")]).unwrap_err().to_string();
         assert!(error.contains("unknown --seeds"), "{error}");
-        // The setting of the paper is another figure.
+        // The setting of the paper is a different figure.
         let found = |preset| finished(&options, "one", preset).unwrap().is_some();
         assert!(found(Preset::Quick) && !found(Preset::Paper));
     }

@@ -24,14 +24,14 @@ use burn_dp_examples::training::{
 /// Options of the experiment.
 #[derive(Args, Debug, Clone)]
 pub struct BatchClippingOptions {
-    /// Data set, and where it lies.
+    /// Data set and its location.
     #[command(flatten)]
     pub data: DataOptions,
-    /// Passes over the data of each run; the paper has 50.
+    /// Passes over the data in each run; the paper has 50.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub epochs: usize,
-    /// Passes of the runs with individual clipping, which take one backward pass per image; 0
-    /// leaves them out.
+    /// Passes of the runs with individual clipping, which take one backward pass per image; 0 skips
+    /// them.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub individual_epochs: usize,
     /// Images in a step (m in the paper).
@@ -64,12 +64,12 @@ pub struct BatchClippingExperiment {
     pub runs: Vec<(String, BatchFigures)>,
 }
 
-/// One of the compared trainings.
+/// One of the compared training runs.
 struct Contender {
     name: &'static str,
     individual: bool,
     policy: BatchPolicyName,
-    /// Noise of the whole release over σ.
+    /// Noise of the whole release divided by σ.
     noise: f64,
 }
 
@@ -95,8 +95,7 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
     let (layerwise, flat) = (BatchPolicyName::Layerwise, BatchPolicyName::Flat);
     let zhang = BatchPolicyName::Zhang;
     let layers = network.layers(data.encoder.shape.channels, data.classes)?;
-    // Layerwise clipping with noise 2 C_h sigma in each layer has the privacy of a noise of sigma /
-    // √L.
+    // Layerwise clipping with noise 2 C_h sigma in each layer has the privacy of noise sigma / √L.
     let split = 1.0 / (layers as f64).sqrt();
     let contenders = [
         Contender { name: "BC+ALC", individual: false, policy: layerwise, noise: split },

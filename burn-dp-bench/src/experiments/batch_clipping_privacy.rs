@@ -20,7 +20,7 @@ use burn_dp_examples::training::{TrainError, checks, files};
 /// Above this μ the trade-off function is practically zero and is not computed.
 const HOPELESS: f64 = 10.0;
 
-/// Points of a curve.
+/// Number of points on a curve.
 const POINTS: usize = 200;
 
 /// Type I errors at which the second table compares.
@@ -59,7 +59,7 @@ pub struct BatchClippingPrivacyOptions {
     /// Images in the data set.
     #[arg(long, default_value_t = 54_000)]
     pub dataset_size: u64,
-    /// Also a data set larger by this factor; 1 leaves it out.
+    /// Also a data set larger by this factor; 1 skips it.
     #[arg(long, default_value_t = 15)]
     pub larger: u64,
     /// Passes over the data.
@@ -90,7 +90,7 @@ pub struct BatchClippingPrivacy {
     pub reported: Option<(f64, f64)>,
     /// Upper bound of ε at the δ of the options; absent if it is infinite.
     pub epsilon: Option<f64>,
-    /// Guaranteed points of the trade-off function: type I error, least type II error.
+    /// Guaranteed points of the trade-off function: type I error, minimum type II error.
     pub tradeoff: Vec<(f64, f64)>,
 }
 
@@ -239,7 +239,8 @@ fn analyze(
     let limit = CentralLimitEstimate::fixed_size(q, effective_sigma, steps);
     let approximate_mu = limit.map_err(DpError::from)?.mu();
     let h = approximate_mu / (2f64.sqrt() * q * (steps as f64).sqrt());
-    // The accountant's multiplier is over the norm C, the paper's sigma over the sensitivity 2 C.
+    // The accountant's multiplier is relative to the norm C, the paper's sigma to the sensitivity 2
+    // C.
     let event = DpEvent::SampledWithoutReplacement {
         dataset_size,
         sample_size: options.batch_size,
@@ -299,7 +300,7 @@ mod tests {
             // The paper writes 1.513 where h is 1.5142.
             assert!((row.h - h).abs() < 2e-3, "{} {h}", row.h);
             assert!((row.approximate_mu - mu).abs() < 5e-3, "{} {mu}", row.approximate_mu);
-            // The composition has come to its limit where sigma is large or the data set is; else
+            // The composition has reached its limit where sigma or the data set is large; otherwise
             // the true curve is up to 0.07 above it.
             let far = if row.approximate_mu < 1.0 { 5e-3 } else { 0.1 };
             let limit = row.limit().unwrap().unwrap();
@@ -307,7 +308,7 @@ mod tests {
                 let (found, expected) = (row.type_two_error(alpha), limit.type_two_error(alpha));
                 assert!((found - expected).abs() < far, "{alpha} {found} {expected}");
             }
-            // At small deltas the limit can promise too much: where sigma/√L is 0.53, an eighth.
+            // At small deltas the limit can promise too much: an eighth of ε at sigma/√L = 0.53.
             let promised = limit.epsilon(1e-5).unwrap();
             assert!((row.epsilon.unwrap() / promised - 1.0).abs() < 0.15, "{promised}");
         }

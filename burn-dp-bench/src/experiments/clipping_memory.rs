@@ -14,13 +14,13 @@ use crate::bench::{Network, Sizes, largest_batch, step_peak_mib};
 
 pub(super) const NAME: &str = "clipping-memory";
 
-/// No search goes further.
+/// Maximum batch size of a search.
 const MOST: usize = 4096;
 
 /// Network, pixels per side and limit in MiB.
 type Setting = (Network, usize, f64);
 
-/// The paper has ResNet-101 at 256 pixels on a GPU of 11 GB.
+/// The paper uses ResNet-101 at 256 pixels on a GPU with 11 GB.
 const QUICK: Setting = (Network::ResNet18, 64, 1024.0);
 const PAPER: Setting = (Network::ResNet101, 256, 11.0 * 1024.0);
 

@@ -101,7 +101,7 @@ fn line<'a>(series: &'a [FigureSeries], name: &str) -> impl Iterator<Item = f64>
     found.into_iter().flat_map(|line| line.points.iter().map(|point| point.y))
 }
 
-/// Returns the geometric mean of the times of one algorithm over the times of another.
+/// Returns the geometric mean of the ratios of the times of one algorithm to the times of another.
 fn ratio(series: &[FigureSeries], one: &str, other: &str) -> f64 {
     let logarithms: Vec<f64> =
         line(series, one).zip(line(series, other)).map(|(one, other)| (one / other).ln()).collect();

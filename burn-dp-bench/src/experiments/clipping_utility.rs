@@ -24,7 +24,7 @@ const PAPER: ([usize; 2], usize, u64) = ([60_000, 10_000], 1_024, 15);
 const DELTA: f64 = 1e-5;
 const EPSILONS: [f64; 2] = [1.0, 4.0];
 const THRESHOLDS: [f64; 5] = [0.01, 0.1, 1.0, 10.0, 100.0];
-/// Learning rate over the threshold: thresholds are compared, and not learning rates.
+/// Learning rate divided by the threshold: thresholds are compared, not learning rates.
 const RATE: f64 = 0.5;
 
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {

@@ -35,7 +35,7 @@ const PEER: [(u64, f64); 4] =
 /// Numbers of steps of the dense strategies.
 const DENSE_STEPS: [u64; 6] = [2, 4, 8, 16, 32, 64];
 
-/// Most steps of a search for a strategy with a banded inverse.
+/// Maximum number of steps in a search for a strategy with a banded inverse.
 const INVERSE_STEPS: u64 = 1_000;
 
 /// A strategy for any number of steps, and its name.
@@ -104,7 +104,7 @@ pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
         }
     }
     let worst = ratios.iter().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
-    // Of one participation, as the other lines are.
+    // For one participation, like the other lines.
     for (name, _) in ratios.iter().filter(|(name, _)| *name != "banded inverse") {
         let peers = PEER_SEARCHES.iter().filter(|peer| peer.name() == *name);
         let points = peers.map(|peer| (peer.steps as f64, peer.loss.sqrt()));
@@ -170,7 +170,7 @@ fn loss(strategy: Made) -> Result<f64, TrainError> {
     Ok(errors.max().sqrt() * sensitivity)
 }
 
-/// Images, batch size, and passes over the data of a training.
+/// Images, batch size, and passes over the data of a training run.
 const QUICK: ([usize; 2], usize, u64) = ([8_000, 2_000], 250, 4);
 const PAPER: ([usize; 2], usize, u64) = ([60_000, 10_000], 500, 20);
 const DELTA: f64 = 1e-5;
@@ -179,7 +179,7 @@ const EPSILONS: [f64; 3] = [1.0, 4.0, 16.0];
 /// Bands of the strategy, and parts of the data, with cyclic Poisson sampling.
 const BANDS: u64 = 8;
 
-/// The compared trainings: sampling and strategy.
+/// The compared training runs: sampling and strategy.
 fn trainings(
     epochs: u64,
     epoch: u64,

@@ -1,4 +1,4 @@
-//! Searches of jax_privacy for strategies of correlated noise, and the same searches here.
+//! Searches of jax_privacy for correlated-noise strategies, and the same searches here.
 
 use burn_dp_accountant::AccountantError;
 use burn_dp_accountant::correlated_noise::{Objective, StrategyFamily, StrategySearch};
@@ -9,9 +9,9 @@ pub(super) struct PeerSearch {
     pub(super) family: StrategyFamily,
     pub(super) steps: u64,
     objective: Objective,
-    /// Largest number of participations of a unit, and their smallest distance.
+    /// Maximum number of participations of a unit, and their minimum separation.
     participation: (u64, u64),
-    /// Squared error times squared sensitivity of their result.
+    /// Squared error times squared sensitivity of the result of jax_privacy.
     pub(super) loss: f64,
 }
 
@@ -36,7 +36,7 @@ impl PeerSearch {
         }
     }
 
-    /// Returns the loss of the strategy that is found here.
+    /// Returns the loss of the strategy found here.
     pub(super) fn loss_here(&self) -> Result<f64, AccountantError> {
         let (times, separation) = self.participation;
         let search = StrategySearch::new(self.steps)?
@@ -47,7 +47,7 @@ impl PeerSearch {
 }
 
 /// Searches of jax_privacy 2.0.0 (banded inverse: 2.3.0.dev0 at 8967688), each at the steps and
-/// sizes that it was run at, with numpy 2.4.6 as a second computation of every loss.
+/// sizes of the run, with numpy 2.4.6 as a second computation of every loss.
 pub(super) const PEER_SEARCHES: [PeerSearch; 15] = [
     PeerSearch::once(StrategyFamily::BandedToeplitz { bands: 3 }, 12, 5.513275865296611),
     PeerSearch::once(StrategyFamily::BandedToeplitz { bands: 8 }, 64, 11.72575368897956),

@@ -25,15 +25,16 @@ const THRESHOLD: f64 = 0.3;
 /// Bands of the strategy, and parts of the users, with cyclic Poisson sampling.
 const BANDS: u64 = 4;
 
-/// A name, how the users of a round are drawn, and the strategy of the noise.
+/// A name, how the users of a round are drawn, and the noise strategy.
 type Training = (&'static str, SamplingName, Option<Strategy>);
 
-/// Returns the compared trainings.
+/// Returns the compared training runs.
 ///
 /// # Arguments
 ///
 /// - `rounds`: number of rounds
-/// - `separation`: rounds between two participations of a user, if the users are shuffled once
+/// - `separation`: number of rounds between two participations of a user, if the users are shuffled
+///   once
 /// - `momentum`: momentum of the server
 fn trainings(rounds: u64, separation: u64, momentum: f64) -> Result<Vec<Training>, DpError> {
     let workload = Workload::prefix_sums().with_momentum(momentum)?;

@@ -1,4 +1,4 @@
-//! A figure of a paper: series of measured values, and verdicts on what the paper claims.
+//! A figure of a paper: series of measured values, and verdicts on the paper's claims.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use burn_dp_examples::plot::{self, Series};
 use burn_dp_examples::training::{TrainError, files};
 use serde::{Deserialize, Serialize};
 
-/// How much of the paper's setting is run.
+/// How much of the paper's setting to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
@@ -33,7 +33,7 @@ pub struct Figure {
     pub labels: [String; 3],
     /// The measured lines.
     pub series: Vec<FigureSeries>,
-    /// What the paper claims, and whether it holds here.
+    /// The paper's claims, and whether they hold here.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -66,7 +66,7 @@ pub struct Verdict {
     pub claim: String,
     /// Whether the numbers agree with it.
     pub holds: bool,
-    /// The numbers that decide it.
+    /// The numbers that decide the verdict.
     pub numbers: BTreeMap<String, f64>,
 }
 
@@ -76,7 +76,7 @@ impl FigurePoint {
         Self { x, y, low: y, high: y }
     }
 
-    /// Returns the point of the values of several seeds; `None` without any.
+    /// Returns the point for the values of several seeds; `None` if there are none.
     pub fn of(x: f64, values: &[f64]) -> Option<Self> {
         let low = values.iter().copied().reduce(f64::min)?;
         let high = values.iter().copied().reduce(f64::max)?;
@@ -159,10 +159,10 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// Widest line of the page.
+/// Maximum width of a line of the page.
 const WIDTH: usize = 100;
 
-/// Returns a paragraph in lines, all but the first one indented.
+/// Returns a paragraph as lines, all but the first indented.
 fn wrapped(text: &str, indent: &str) -> String {
     let (mut lines, mut width) = (String::new(), 0);
     for word in text.split_whitespace() {

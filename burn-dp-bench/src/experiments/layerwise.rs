@@ -30,11 +30,11 @@ use clap::ValueEnum;
 use super::measured::Measured;
 use super::trial::images;
 
-/// Images to train and to test on: of the quick preset, and the most of the other.
+/// Images to train and to test on: of the quick preset, and the maximum of the other.
 const QUICK: [usize; 2] = [4_000, 2_000];
 const PAPER: [usize; 2] = [60_000, 10_000];
 
-/// Images of a step.
+/// Number of images in a step.
 pub(super) const BATCH: usize = 64;
 
 /// Factor of the learning rate after each epoch.
@@ -43,7 +43,7 @@ const LR_DECAY: f64 = 0.9;
 /// Public mini-sets on which norms are measured.
 const NORM_UNITS: usize = 30;
 
-/// What is trained, at the settings of the paper or at settings that fit few images.
+/// What is trained, with the settings of the paper or with settings for few images.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) model: BatchModelName,
@@ -78,7 +78,7 @@ impl Setting {
         Ok(Self { model, data, max_grad_norm, sigma, lr: 0.025, epochs: 50, images: PAPER })
     }
 
-    /// Returns the images. The last tenth of the training images is taken as public, as in the
+    /// Returns the images. The last tenth of the training images is treated as public, as in the
     /// paper.
     pub(super) fn data(&self, measured: &Measured, seed: u64) -> Result<BatchData, TrainError> {
         let [train, test] = self.images;
@@ -112,8 +112,8 @@ impl Setting {
     ///
     /// # Arguments
     ///
-    /// - `noise`: the noise of the whole release over the σ of the paper
-    /// - `individual`: whether each image is clipped by itself
+    /// - `noise`: the noise of the whole release divided by the σ of the paper
+    /// - `individual`: whether each image is clipped individually
     pub(super) fn train(
         &self,
         policy: BatchPolicyName,
@@ -186,13 +186,13 @@ impl Setting {
     }
 }
 
-/// What an ordinary training reached.
+/// The results of ordinary training.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Ordinary {
     pub(super) accuracy: f64,
     /// Names of the layers.
     pub(super) layers: Vec<String>,
-    /// Mean norms of the gradients of the layers after each epoch, before the first one too.
+    /// Mean norms of the gradients of the layers, before the first epoch and after each epoch.
     pub(super) norms: Vec<Vec<f64>>,
 }
 

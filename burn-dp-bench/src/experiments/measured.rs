@@ -1,4 +1,4 @@
-//! What an experiment has measured so far, so that an interrupted one continues.
+//! The measurements of an experiment so far, so that an interrupted experiment can continue.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::figure::{Figure, Preset};
 /// Options of every figure of a paper.
 #[derive(Args, Debug, Clone)]
 pub struct FigureOptions {
-    /// Less than ten minutes on two cores, in place of the setting of the paper.
+    /// Less than ten minutes on two cores, instead of the setting of the paper.
     #[arg(long)]
     pub quick: bool,
     /// Folder with the four IDX files of MNIST, plain or gzip; without it, the drawn digits. For
@@ -25,8 +25,8 @@ pub struct FigureOptions {
     /// Seeds of initial weights and drawn digits, one run each; noise and sampling never use them.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1", "2"])]
     pub seeds: Vec<u64>,
-    /// Folder for the figure and for what was measured [default: out/experiment-NAME]. A run that
-    /// was interrupted continues.
+    /// Folder for the figure and the measurements [default: out/experiment-NAME]. An interrupted
+    /// run continues.
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// File for the figures as JSON [default: NAME.json in the output folder].
@@ -47,7 +47,7 @@ pub(crate) struct Measured {
     bar: ProgressBar,
 }
 
-/// Ends the name of the file of the measurements.
+/// The name of the file with the measurements.
 const FILE: &str = "measured.json";
 
 impl Measured {
@@ -116,7 +116,7 @@ impl Measured {
     ///
     /// # Arguments
     ///
-    /// - `name`: what is measured, with every setting that changes it
+    /// - `name`: what is measured, with every setting that affects it
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Measured {
     }
 
     /// Writes the figure, prints its verdicts, and removes the measurements, so that the next run
-    /// measures again.
+    /// starts over.
     ///
     /// # Errors
     ///

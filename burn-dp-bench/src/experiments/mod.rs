@@ -67,7 +67,7 @@ pub enum Experiment {
     BatchClipping(BatchClippingOptions),
     /// Trade-off functions of batch clipping with layerwise clipping: the limit and the guarantee.
     BatchClippingPrivacy(BatchClippingPrivacyOptions),
-    /// What public texts gain for private training, on texts of your own.
+    /// The gain of private training from public texts, on your own texts.
     #[cfg(feature = "finetune")]
     FinetuneGain(finetune_gain::FinetuneGainOptions),
     /// A figure with a verdict.
@@ -75,7 +75,7 @@ pub enum Experiment {
     Figure(FigureCommand),
     /// All figures with a verdict, and a page of them.
     All(AllOptions),
-    /// Make the steps whose memory is measured.
+    /// Run the steps whose memory is measured.
     #[command(hide = true)]
     Worker(WorkerOptions),
 }

@@ -23,7 +23,7 @@ pub(super) const NAME: &str = "quantile-tracking";
 
 /// Expected examples in a step.
 const BATCH: usize = 512;
-/// The threshold begins this many times above or below the norms, which are of order one.
+/// The threshold starts this many times above or below the norms, which are of order one.
 const FAR: f64 = 1e3;
 const TARGETS: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
 /// The geometric rule moves by a factor of exp(0.2 · 0.5) a step at the median.
@@ -141,7 +141,7 @@ fn track(
     let items = data.train.items().len();
     let plan = PrivacyPlanConfig::new(items, BATCH as f64)
         .with_steps(steps)
-        // The sum is released with little noise: the counts are what is studied.
+        // The sum is released with little noise: only the counts are studied.
         .with_noise_multiplier(1e-3)
         .with_clipping(policy)
         .init()?;

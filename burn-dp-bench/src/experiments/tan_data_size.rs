@@ -1,4 +1,4 @@
-//! ε against the size of the data set, everything else constant.
+//! ε against the size of the data set, with everything else constant.
 //!
 //! # References
 //!
@@ -14,7 +14,7 @@ use super::measured::{FigureOptions, Measured};
 
 pub(super) const NAME: &str = "tan-data-size";
 
-/// The training of the paper on ImageNet.
+/// The paper's training run on ImageNet.
 const BATCH: f64 = 32_768.0;
 const SIGMA: f64 = 2.5;
 const STEPS: u64 = 18_000;

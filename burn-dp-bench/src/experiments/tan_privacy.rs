@@ -28,7 +28,7 @@ const WALL: f64 = 0.5;
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let points = if measured.quick() { 16 } else { 48 };
-    // From σ = 0.35 to 8, evenly in the logarithm.
+    // From σ = 0.35 to 8, evenly spaced in the logarithm.
     let sigmas: Vec<f64> = (0..points)
         .map(|i| 0.35 * (8.0f64 / 0.35).powf(f64::from(i) / f64::from(points - 1)))
         .collect();
@@ -93,12 +93,12 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     })
 }
 
-/// Returns the sampling probability of a training with this η and σ.
+/// Returns the sampling probability of a training run with this η and σ.
 fn probability(eta: f64, sigma: f64) -> f64 {
     eta * sigma * (2.0 / STEPS as f64).sqrt()
 }
 
-/// Returns ε of the training with this η and σ: exact, and by Rényi divergences.
+/// Returns ε of the training run with this η and σ: exact, and by Rényi divergences.
 fn epsilons(eta: f64, sigma: f64) -> Result<[f64; 2], TrainError> {
     let event = DpEvent::dp_sgd_step(probability(eta, sigma), sigma);
     let relation = NeighboringRelation::AddOrRemoveOne;

@@ -35,7 +35,7 @@ const QUICK: Setting = Setting {
     lr: 1.0,
 };
 
-/// The paper's setting of images is far beyond a CPU; this is the law on more steps and images.
+/// The paper's image settings are far beyond a CPU; this tests the law with more steps and images.
 const PAPER: Setting = Setting {
     images: [60_000, 10_000],
     large: RunPlan { expected_batch_size: 4096.0, noise_multiplier: 3.0, steps: 2_500 },
@@ -67,7 +67,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         .flat_map(|(batch, accuracies)| accuracies.iter().map(|&accuracy| (*batch, accuracy)))
         .collect();
     let law = ScalingLaw::fit(&runs).map_err(DpError::from)?;
-    // Predicted before it is run.
+    // Predicted before it runs.
     let large = setting.large.expected_batch_size;
     let (predicted, low, high) = law.predict(large);
     let found = accuracies(setting.large, &mut measured)?;

@@ -1,4 +1,4 @@
-//! One private training of a small image classifier, as experiments compare them.
+//! One private training run of a small image classifier, for experiments that compare such runs.
 
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{ModuleOptimizer, SgdConfig};
@@ -18,10 +18,10 @@ use super::measured::Measured;
 /// Momentum of [`momentum_sgd`].
 pub(super) const MOMENTUM: f64 = 0.9;
 
-/// Examples in memory at once.
+/// Number of examples in memory at once.
 const PHYSICAL_BATCH: usize = 256;
 
-/// A training: everything but the data and the seed.
+/// A training run: everything but the data and the seed.
 pub(crate) struct Trial<'a> {
     plan: PrivacyPlanConfig,
     optimizer: ModuleOptimizer,
@@ -30,12 +30,12 @@ pub(crate) struct Trial<'a> {
     average: Option<WeightAverage>,
 }
 
-/// What a training reached.
+/// The results of a training run.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Outcome {
     /// Share of the test images that are classified correctly.
     pub(crate) accuracy: f64,
-    /// The same of the averaged weights, if they are averaged.
+    /// Test accuracy of the averaged weights, if averaging is on.
     pub(crate) averaged: Option<f64>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn momentum_sgd() -> ModuleOptimizer {
 }
 
 impl<'a> Trial<'a> {
-    /// Creates a training.
+    /// Creates a training run.
     ///
     /// # Arguments
     ///
@@ -72,7 +72,7 @@ impl<'a> Trial<'a> {
         Self { plan, optimizer, lr, copies: None, average: None }
     }
 
-    /// Clips the mean gradient of `copies` of each image, which `crop` moves.
+    /// Clips the mean gradient of `copies` of each image, which `crop` shifts.
     pub(crate) fn with_copies(self, copies: usize, crop: RandomCrop) -> Self {
         Self { copies: Some((copies, crop)), ..self }
     }

@@ -13,7 +13,7 @@ use super::user_training::UserSetting;
 
 pub(super) const NAME: &str = "update-norms";
 
-/// Rounds of the paper, and rounds between two measurements.
+/// Number of rounds in the paper, and number of rounds between two measurements.
 const PAPER: (usize, usize) = (500, 10);
 const QUICK: (usize, usize) = (60, 4);
 
@@ -127,7 +127,7 @@ mod tests {
         let lines = series(&runs);
         assert_eq!(lines[0].points[1], FigurePoint { x: 8.0, y: 3.0, low: 2.0, high: 4.0 });
         let found = verdicts(&lines);
-        // 30 over 3; three times as much, and 1.5 times as much.
+        // A ratio of 30 over 3; then factors of 3 and 1.5.
         assert!(!found[0].holds && found[1].holds);
         assert_eq!(found[1].numbers["largest factor"], 3.0);
         assert_eq!(found[1].numbers["smallest factor"], 1.5);

@@ -1,4 +1,4 @@
-//! Trainings of a language model on users, as experiments compare them.
+//! Training runs of a language model on users, for experiments that compare them.
 
 use burn::tensor::Device;
 use burn_dp_examples::data::shakespeare::{FILES, Tokens};
@@ -10,14 +10,14 @@ use burn_dp_examples::training::federated::{
 
 use super::measured::Measured;
 
-/// Roles of the quick preset, and the most of the other.
+/// Number of roles in the quick preset, and the maximum in the other.
 const QUICK: usize = 1_200;
 const PAPER: usize = 4_000;
 
 /// δ at which ε is stated.
 pub(super) const DELTA: f64 = 1e-4;
 
-/// A training, and the users that it is made on.
+/// A training run and its users.
 #[derive(Clone, Debug)]
 pub(super) struct UserSetting {
     pub(super) federated: FederatedSettings,
@@ -74,7 +74,7 @@ impl UserSetting {
         self
     }
 
-    /// Calibrates the noise to end at ε.
+    /// Calibrates the noise so that the run ends at ε.
     pub(super) fn with_epsilon(mut self, epsilon: f64) -> Self {
         self.federated.privacy.epsilon = Some(epsilon);
         self
@@ -128,7 +128,7 @@ impl UserSetting {
         )
     }
 
-    /// Returns everything that changes a measurement.
+    /// Returns everything that affects a measurement.
     pub(super) fn label(&self) -> String {
         format!("{:?}, {} of {}", self.federated, self.roles, self.data)
     }

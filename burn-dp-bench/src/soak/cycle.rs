@@ -11,29 +11,29 @@ use super::report::Report;
 use super::subject::Subject;
 use super::tiny::{MEASURED, PHASE, RELEASED, RESULTS};
 
-/// Lets a process abort, or its disk be full, at an operation on a file. burn-dp reads it in builds
+/// Makes a process abort, or its disk appear full, at a file operation. burn-dp reads it in builds
 /// with debug assertions.
 const AT_OPERATION: &str = "BURN_DP_TEST_FAIL_AT_OPERATION";
 
-/// More operations than a run makes.
+/// More operations than a run performs.
 const OPERATIONS: u64 = 200;
 
-/// A run is met by fewer faults, and then left alone.
+/// Maximum number of faults injected into a run.
 const FAULTS: u64 = 6;
 
 /// An undisturbed run.
 pub(super) struct Reference {
     subject: Subject,
-    /// The files that it left, by path, with the content of those that must be equal.
+    /// The files that it left, by path, with the content of the files that must be equal.
     files: BTreeMap<String, Option<Vec<u8>>>,
     time: Duration,
 }
 
-/// What meets a process.
+/// A fault injected into a process.
 enum Fault {
     /// A signal after this time.
     Signal(Duration),
-    /// A variable of the environment.
+    /// An environment variable.
     AtOperation(String),
     None,
 }
@@ -58,7 +58,7 @@ impl Reference {
         Ok(Self { subject, files: files(subject, folder.path())?, time })
     }
 
-    /// Checks that each file of the results is absent, or equals the undisturbed run's.
+    /// Checks that each result file is absent or equals the undisturbed run's.
     fn check_results(&self, folder: &Path) -> Result<(), String> {
         for (name, content) in files(self.subject, &folder.join(RESULTS))? {
             let name = format!("{RESULTS}/{name}");
@@ -86,7 +86,7 @@ impl Reference {
     }
 }
 
-/// Makes one run, with faults on its way.
+/// Makes one run, injecting faults along the way.
 pub(super) fn cycle(
     reference: &Reference,
     random: &mut Random,
@@ -222,7 +222,7 @@ fn is_killed(status: ExitStatus, _: &Fault) -> bool {
 
 #[cfg(not(unix))]
 fn is_killed(status: ExitStatus, fault: &Fault) -> bool {
-    // An error ends a child with 1; so does its termination by this process.
+    // An error ends a child with exit code 1; so does termination by this process.
     !status.success() && (matches!(fault, Fault::Signal(_)) || status.code() != Some(1))
 }
 
@@ -240,7 +240,7 @@ fn files(subject: Subject, folder: &Path) -> Result<BTreeMap<String, Option<Vec<
                 continue;
             }
             let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
-            // What a process drew or measured of the steps that it made itself.
+            // Depends on the steps that a single process ran, such as plots and measurements.
             if name.ends_with(".svg") || name.starts_with(MEASURED) {
                 continue;
             }

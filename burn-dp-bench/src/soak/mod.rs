@@ -1,11 +1,12 @@
 //! Kills real processes at random points and checks that nothing is lost.
 //!
-//! A run is begun in a child process, which ends by a signal at a random moment, aborts before a
-//! random operation on a file, or finds the disk full from a random operation on. It is resumed,
-//! and met again, until it ends by itself. After every fault and at the end these are checked:
+//! A run is started in a child process, which is ended by a signal at a random moment, aborts
+//! before a random file operation, or finds the disk full from a random operation on. It is resumed
+//! and disturbed again until it finishes normally. After every fault and at the end, these
+//! invariants are checked:
 //!
 //! - every release that the child reported is in the log on disk;
-//! - a file of the results is absent or complete;
+//! - every result file is absent or complete;
 //! - the model and the statement equal an undisturbed run's, bit for bit;
 //! - the ledger has exactly the planned releases, and the key is erased.
 
@@ -34,8 +35,8 @@ use report::Report;
 ///
 /// # Errors
 ///
-/// Returns the first invariant that does not hold, with the seed that shows it, and the error of a
-/// child that is refused.
+/// Returns the first invariant that does not hold, with the seed that reproduces it, and the error
+/// of a child that is rejected.
 pub fn run(options: SoakOptions) -> Result<(), String> {
     if let Some(folder) = &options.child {
         return options.subject.unwrap_or(Subject::Loop).run(folder);
@@ -57,7 +58,7 @@ pub fn run(options: SoakOptions) -> Result<(), String> {
         if report.kills >= options.kills {
             break;
         }
-        // Each run has a seed of its own, so that one can be repeated alone.
+        // Each run has its own seed, so that it can be repeated alone.
         let seed = options.seed.wrapping_add(number);
         let mut random = Random::new(seed);
         let subject = subjects[random.below(subjects.len() as u64) as usize];

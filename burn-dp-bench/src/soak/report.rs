@@ -14,11 +14,11 @@ pub(super) struct Report {
     pub(super) kills: u64,
     /// Processes that ended with an error because their disk was full.
     pub(super) full_disks: u64,
-    /// Runs, each of which ended as if it had never been disturbed.
+    /// Runs, all of which ended as if they had never been disturbed.
     pub(super) runs: u64,
     /// Kills by the kind of the run.
     pub(super) kills_by_subject: BTreeMap<String, u64>,
-    /// Kills by what the process had begun last.
+    /// Kills by the phase that the process was in.
     pub(super) kills_by_phase: BTreeMap<String, u64>,
     /// The most releases that the log of a run had when a process of it was dead, by the kind of
     /// the run.

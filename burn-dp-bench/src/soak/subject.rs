@@ -88,7 +88,7 @@ impl Subject {
         }
     }
 
-    /// Begins or continues the run in this folder, and makes it to the end.
+    /// Starts or continues the run in this folder, and runs it to the end.
     pub(super) fn run(self, folder: &Path) -> Result<(), String> {
         match self {
             Self::Loop => run_loop(folder, plan).map_err(|error| error.to_string()),

@@ -1,4 +1,4 @@
-//! A tiny run that is known from its seed.
+//! A tiny run that follows from its seed.
 
 use std::path::Path;
 
@@ -15,9 +15,9 @@ use burn_dp::random::InsecureSeed;
 use burn_dp_accountant::PrivacyStatement;
 use burn_dp_accountant::correlated_noise::Strategy;
 
-/// Begins a line with what the process begins now.
+/// Starts a line with the phase that the process enters.
 pub(super) const PHASE: &str = "phase: ";
-/// Begins a line with the number of releases.
+/// Starts a line with the number of releases.
 pub(super) const RELEASED: &str = "released: ";
 /// The folder of the model and the statement.
 pub(super) const RESULTS: &str = "results";
@@ -117,7 +117,7 @@ pub(super) fn publish<M: Module>(
     let io = |source| DpError::Io { path: folder.clone(), source };
     std::fs::create_dir_all(&folder).map_err(io)?;
     let write = |name: &str, bytes: &[u8]| {
-        // Next to the folder, so that a killed process leaves nothing in it.
+        // Written next to the folder, so that a killed process leaves nothing in it.
         let incomplete = folder.with_extension(name);
         std::fs::write(&incomplete, bytes)?;
         std::fs::rename(incomplete, folder.join(name))

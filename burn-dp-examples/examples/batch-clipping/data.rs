@@ -4,13 +4,13 @@ use burn_dp::updates::MiniSets;
 use burn_dp::{DpError, PublicData};
 use burn_dp_examples::data::{ImageItem, digits};
 
-/// Images in a mini-set.
+/// Number of images in a mini-set.
 const MINI_SET_SIZE: usize = 5;
 
 /// Number of public images.
 const PUBLIC: usize = 100;
 
-/// The data of the training.
+/// The data of the training run.
 pub struct Data {
     /// Private images.
     pub private: Vec<ImageItem>,

@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor};
 
 /// A convolution with BatchNorm, and a linear layer.
 ///
-/// BatchNorm mixes the examples of a batch. That is allowed here, because the gradient of a whole
+/// BatchNorm mixes the examples of a batch. This is allowed here, because the gradient of a whole
 /// mini-set is clipped.
 #[derive(Module, Debug)]
 pub struct Network {

@@ -19,14 +19,14 @@ pub type Error = Box<dyn std::error::Error>;
 /// δ; less than 1 / the number of private images.
 pub const DELTA: f64 = 1e-5;
 
-/// Mini-sets in a step.
+/// Number of mini-sets in a step.
 const MINI_SETS: usize = 40;
 
 /// Trains for a number of passes over the data, and returns the test accuracy.
 ///
 /// # Errors
 ///
-/// Returns the errors of the plan and of a step that is refused.
+/// Returns the errors of the plan and of a rejected step.
 pub fn run(epochs: usize) -> Result<(f64, DpOptimizer), Error> {
     let device = Device::flex();
     let autodiff = device.clone().autodiff();
@@ -34,7 +34,7 @@ pub fn run(epochs: usize) -> Result<(f64, DpOptimizer), Error> {
     let loss = CrossEntropyLossConfig::new().init();
     let mut model = Network::new(&autodiff);
 
-    // The units of the plan are mini-sets; exactly MINI_SETS of them are drawn for each step.
+    // The units of the plan are mini-sets; each step draws exactly MINI_SETS of them.
     let steps = epochs * data.sets.len().div_ceil(MINI_SETS);
     let plan = PrivacyPlanConfig::for_mini_sets(&data.sets, MINI_SETS as f64)
         .with_sampling(SamplingScheme::FixedSize)

@@ -19,7 +19,7 @@ pub const DELTA: f64 = 1e-3;
 ///
 /// # Errors
 ///
-/// Returns the errors of the plan and of a round that is refused.
+/// Returns the errors of the plan and of a rejected round.
 pub fn run(rounds: u64, device: &Device) -> Result<FederatedTraining, DpError> {
     let mut model = Network::new(device);
     let (users, loss) = (users(), CrossEntropyLossConfig::new().init());

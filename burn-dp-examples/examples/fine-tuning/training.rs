@@ -16,7 +16,7 @@ pub const DELTA: f64 = 1e-5;
 ///
 /// # Errors
 ///
-/// Returns the errors of the plan and of a step that is refused.
+/// Returns the errors of the plan and of a rejected step.
 pub fn run(epochs: f64) -> Result<(Network, DpOptimizer), DpError> {
     let device = Device::flex().autodiff();
     let mut model = Network::new(&device);

@@ -33,10 +33,10 @@ pub struct TrainingConfig {
     /// Expected passes over the data.
     #[config(default = 5.0)]
     pub epochs: f64,
-    /// Expected size of a logical batch: what one noisy step averages over.
+    /// Expected size of a logical batch, which one noisy step averages over.
     #[config(default = 200.0)]
     pub batch_size: f64,
-    /// Largest number of examples in memory at once. It changes nothing but speed.
+    /// Maximum number of examples in memory at once. It only changes speed.
     #[config(default = 64)]
     pub physical_batch_size: usize,
     /// Clipping threshold of each example's gradient.
@@ -51,7 +51,7 @@ pub struct TrainingConfig {
 ///
 /// # Errors
 ///
-/// Returns the errors of the data, of the plan, of a step that is refused, and of writing.
+/// Returns the errors of the data, of the plan, of a rejected step, and of writing.
 pub fn run(
     config: &TrainingConfig,
     folder: Option<&Path>,

@@ -1,5 +1,5 @@
-//! A training that continues after a crash: `cargo run -p burn-dp-examples --example resume`. Stop
-//! it with Ctrl-C or `kill -9`, and start it again.
+//! Training that continues after a crash: `cargo run -p burn-dp-examples --example resume`. Stop it
+//! with Ctrl-C or `kill -9`, and start it again.
 
 pub mod model;
 pub mod training;

@@ -29,7 +29,7 @@ const SAVE_EVERY: u64 = 50;
 ///
 /// # Errors
 ///
-/// Returns the errors of the plan, of a checkpoint, and of a step that is refused.
+/// Returns the errors of the plan, of a checkpoint, and of a rejected step.
 pub fn run(folder: &Path, stop_before: Option<u64>) -> Result<DpOptimizer, DpError> {
     let device = Device::flex().autodiff();
     let images = digits::splits(0, 2_000, 0).train;

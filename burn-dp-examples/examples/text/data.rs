@@ -1,4 +1,4 @@
-//! Made-up reviews of films, and how they become numbers.
+//! Made-up film reviews, and their conversion to numbers.
 
 use burn_dp_examples::data::{TextBatcher, TextDataset, TextItem, Vocabulary};
 
@@ -21,7 +21,7 @@ pub fn vocabulary() -> Vocabulary {
     Vocabulary::listed(words.into_iter().map(String::from))
 }
 
-/// Returns how reviews become tensors.
+/// Returns the batcher that turns reviews into tensors.
 pub fn batcher() -> TextBatcher {
     TextBatcher { length: LENGTH, vocabulary: vocabulary().len() }
 }

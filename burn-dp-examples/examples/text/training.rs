@@ -35,7 +35,7 @@ pub struct TrainingConfig {
     /// Expected size of a logical batch.
     #[config(default = 400.0)]
     pub batch_size: f64,
-    /// Largest number of reviews in memory at once.
+    /// Maximum number of reviews in memory at once.
     #[config(default = 256)]
     pub physical_batch_size: usize,
     /// Learning rate.
@@ -47,7 +47,7 @@ pub struct TrainingConfig {
 ///
 /// # Errors
 ///
-/// Returns the errors of the plan and of a step that is refused.
+/// Returns the errors of the plan and of a rejected step.
 pub fn run(config: &TrainingConfig, device: &Device) -> Result<f64, Error> {
     let (train, test) = (reviews(0, config.reviews), reviews(config.reviews, 200));
     let autodiff = device.clone().autodiff();

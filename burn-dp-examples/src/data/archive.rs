@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{DataError, file};
 
-/// Largest file that is read: more than any file of a data set, and a bound for damaged headers.
+/// Maximum size of a file: more than any file of a data set, and a bound for damaged headers.
 const LARGEST: u64 = 1 << 30;
 
 /// Returns the names and contents of the regular files whose name is `wanted`, in the archive's
@@ -21,7 +21,7 @@ pub(super) fn files(
 ) -> Result<Vec<(String, Vec<u8>)>, DataError> {
     let damaged = |reason| DataError::Damaged { path: path.into(), reason };
     let unreadable = |error: io::Error| match error.kind() {
-        // Errors of the archive format have no kind of their own.
+        // Errors of the archive format have no `ErrorKind`.
         io::ErrorKind::Other => damaged(format!("not a readable archive ({error})")),
         _ => file::unreadable(path, error),
     };

@@ -1,4 +1,4 @@
-//! From the items of a data set to tensors.
+//! Converts the items of a data set to tensors.
 
 use std::fmt::Debug;
 
@@ -8,7 +8,7 @@ use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 /// Inputs and labels of a batch.
 #[derive(Debug, Clone)]
 pub struct Batch<I> {
-    /// What the network reads.
+    /// The input of the network.
     pub inputs: I,
     /// Classes, `[batch_size]`.
     pub targets: Tensor<1, Int>,
@@ -68,7 +68,7 @@ impl Inputs for Tensor<2, Int> {
 pub trait Encoder: Batcher<Self::Item, Batch<Self::Inputs>> + Clone + Debug + 'static {
     /// One labeled example.
     type Item: Clone + Debug + Send + Sync + 'static;
-    /// What a network reads.
+    /// The input of a network.
     type Inputs: Inputs;
 
     /// Returns made-up items that differ from each other. They are public, for tests of networks.

@@ -13,7 +13,7 @@ use super::{CLASSES, DataError, ImageBatcher, ImageDataset, ImageItem, Splits, a
 /// Name of the data set in reports.
 pub const NAME: &str = "cifar10";
 
-/// Largest number of files of the training set.
+/// Maximum number of files of the training set.
 const BATCHES: usize = 5;
 
 /// Bytes of an image: red, green and blue, row by row.
@@ -25,15 +25,15 @@ const RECORD: usize = 1 + PIXELS;
 /// Folder inside the archive.
 const FOLDER: &str = "cifar-10-batches-bin";
 
-/// What the user has to give.
+/// What the user has to provide.
 const WANTED: &str = "the binary version of CIFAR-10 (cifar-10-binary.tar.gz, or its files \
                       data_batch_1.bin to data_batch_5.bin and test_batch.bin)";
 
 /// Reads `data_batch_1.bin` and the following files, and `test_batch.bin`.
 ///
 /// `path` is the folder with these files, a folder that contains it as `cifar-10-batches-bin` or
-/// `cifar10`, a folder with the archive `cifar-10-binary.tar.gz`, or an archive. A training set of
-/// fewer than five files is read too.
+/// `cifar10`, a folder with the archive `cifar-10-binary.tar.gz`, or an archive. A training set
+/// with fewer than five files can also be read.
 ///
 /// # Errors
 ///

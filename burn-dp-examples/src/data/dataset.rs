@@ -60,7 +60,7 @@ impl<T: Clone + Send + Sync> Dataset<T> for ItemDataset<T> {
     }
 }
 
-/// Every position is another item.
+/// Every index is a different item.
 impl<T: Clone + Send + Sync> DistinctRecords<T> for ItemDataset<T> {}
 
 /// A training set and its test set.
@@ -74,7 +74,7 @@ pub struct Splits<E: Encoder> {
     pub encoder: E,
     /// The items to train on, which the privacy guarantee protects.
     pub train: ItemDataset<E::Item>,
-    /// The items to test on, taken as public.
+    /// The items to test on, treated as public.
     pub test: ItemDataset<E::Item>,
 }
 

@@ -1,9 +1,9 @@
-//! Ten thousand drawn digits without a download.
+//! Drawn digits without a download.
 //!
-//! Every image is a function of the seed, the split and its index alone: one of several ways of
-//! writing its digit is bent, slanted, turned, scaled and moved at random, drawn with a pen of
-//! random width, and covered with a stray line and noise. A linear classifier stays clearly behind
-//! a convolutional network on it.
+//! Every image is a function of only the seed, the split, and its index: one of several shapes of
+//! its digit is bent, slanted, rotated, scaled, and moved at random, drawn with a pen of random
+//! width, and covered with a stray line and noise. A linear classifier is clearly worse than a
+//! convolutional network on these images.
 //!
 //! The generator is deterministic and its seed public: these data need no protection.
 
@@ -40,8 +40,8 @@ pub fn public(seed: u64, items: usize) -> Result<PublicData<ImageItem>, DpError>
 
 /// Draws a training split and a test split.
 ///
-/// The classes take turns, so each is as frequent as the others. Splits of another length
-/// with the same seed begin with the same images.
+/// The classes alternate, so each is as frequent as the others. Splits of another length with the
+/// same seed start with the same images.
 pub fn splits(seed: u64, train_items: usize, test_items: usize) -> Splits<ImageBatcher> {
     let split = |offset, items| ImageDataset::new(images(seed, offset, items));
     Splits {
@@ -125,7 +125,8 @@ mod tests {
         }
     }
 
-    /// The nearest class mean is a linear classifier: an estimate of how far position alone goes.
+    /// The nearest class mean is a linear classifier: an estimate of the accuracy from positions
+    /// alone.
     #[test]
     fn the_nearest_mean_is_neither_lost_nor_sufficient() {
         let data = splits(5, 2_000, 500);

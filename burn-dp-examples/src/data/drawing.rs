@@ -76,7 +76,7 @@ impl Hand {
     }
 }
 
-/// A short thin line somewhere on two images of three, as dirt on the paper.
+/// A short thin line somewhere on two of three images, like dirt on the paper.
 fn stray_line(ink: &mut [f32; PIXELS], dice: &mut Dice) {
     if dice.below(3) == 0 {
         return;

@@ -1,7 +1,7 @@
 //! Text of many users without a download: speaking roles of plays in a made-up language.
 //!
 //! Words have a frequency that falls with their rank, some follow others, and each role has
-//! favorites. Roles differ in length as Shakespeare's do: few of them say most.
+//! favorites. Roles differ in length like Shakespeare's: a few of them have most of the text.
 //!
 //! The generator is deterministic and its seed public: these data need no protection.
 
@@ -11,16 +11,16 @@ use super::shakespeare::Role;
 /// Name of the data set in reports.
 pub const NAME: &str = "drawn roles";
 
-/// Words of the language.
+/// Number of words in the language.
 const WORDS: usize = 300;
 
-/// Favorites of a role.
+/// Number of favorite words of a role.
 const FAVORITES: usize = 12;
 
 const CONSONANTS: [&str; 12] = ["b", "d", "f", "k", "l", "m", "n", "r", "s", "t", "v", "th"];
 const VOWELS: [&str; 6] = ["a", "e", "i", "o", "u", "ee"];
 
-/// Draws roles. More roles of a seed begin with the same ones.
+/// Draws roles. A larger number of roles from the same seed starts with the same ones.
 pub fn roles(seed: u64, count: usize) -> Vec<Role> {
     (0..count).map(|index| role(seed, index)).collect()
 }

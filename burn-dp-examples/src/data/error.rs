@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Names of the file with the plays of Shakespeare by speaking role.
 pub const ROLE_FILES: [&str; 2] = ["shakespeare-users.jsonl.gz", "shakespeare-users.jsonl"];
 
-/// A data set that cannot be read; the message names the file and the way out.
+/// A data set that cannot be read; the message names the file and a remedy.
 #[non_exhaustive]
 pub enum DataError {
     /// No file with one of the expected names exists.
@@ -22,7 +22,7 @@ pub enum DataError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found, and what was expected.
+        /// The actual and the expected content.
         reason: String,
     },
     /// The number of labels differs from the number of images.
@@ -48,7 +48,7 @@ pub enum DataError {
     Layout {
         /// The folder or file.
         path: PathBuf,
-        /// What was found, and the way out.
+        /// The actual layout, and a remedy.
         reason: String,
     },
     /// This program was built without the Cargo feature that the data set needs.
@@ -57,7 +57,7 @@ pub enum DataError {
         task: &'static str,
         /// The feature.
         feature: &'static str,
-        /// The way out.
+        /// A remedy.
         remedy: &'static str,
     },
     /// MNIST could not be downloaded.
@@ -74,7 +74,7 @@ pub enum DataError {
     },
 }
 
-/// The message: what a `main` that returns the error prints.
+/// The message, because a `main` that returns the error prints it.
 impl fmt::Debug for DataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -13,7 +13,7 @@ use super::{ImageBatch, Scattering2d};
 /// Scales and orientations of the wavelets.
 const SCALES: usize = 2;
 const ORIENTATIONS: usize = 8;
-/// Groups of channels that are normalized together.
+/// Number of groups of channels that are normalized together.
 const GROUPS: usize = 27;
 /// Added to a variance.
 const EPSILON: f32 = 1e-5;
@@ -34,8 +34,8 @@ pub struct FeatureItem {
 ///
 /// # Privacy
 ///
-/// The features of an image depend on this image alone, so that clipping the gradients of a model
-/// of features protects images.
+/// The features of an image depend only on this image, so clipping the gradients of a model of
+/// features protects images.
 #[derive(Debug, Clone)]
 pub struct FeatureBatcher {
     images: ImageBatcher,
@@ -152,7 +152,7 @@ mod tests {
         assert!(FeatureBatcher::new(ImageBatcher::photographs(3)).is_none());
     }
 
-    // Privacy: what another image is changes nothing.
+    // Privacy: another image changes nothing.
     #[test]
     fn the_features_of_an_image_do_not_depend_on_others() {
         let (all, one) = (digits::splits(1, 3, 1), digits::splits(1, 1, 1));

@@ -9,7 +9,7 @@ use rustfft::{Fft, FftDirection, FftNum};
 #[derive(Clone)]
 pub(super) struct Fft2d<T = f32> {
     size: [usize; 2],
-    /// Of rows and of columns.
+    /// The transforms of rows and of columns.
     forward: [Arc<dyn Fft<T>>; 2],
     inverse: [Arc<dyn Fft<T>>; 2],
 }

@@ -41,7 +41,8 @@ pub(super) fn unpacked<'a>(
     mut file: impl BufRead + 'a,
 ) -> Result<Box<dyn Read + 'a>, DataError> {
     let io = |source| DataError::Io { path: path.into(), source };
-    // Decided by the first bytes, not the name: browsers unpack or rename downloads.
+    // Detected from the first bytes rather than the name, because browsers unpack or rename
+    // downloads.
     let compressed = file.fill_buf().map_err(io)?.starts_with(&[0x1f, 0x8b]);
     if compressed { Ok(Box::new(MultiGzDecoder::new(file))) } else { Ok(Box::new(file)) }
 }

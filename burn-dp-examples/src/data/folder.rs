@@ -27,7 +27,7 @@ const FEATURE_MISSING: DataError = DataError::FeatureMissing {
 /// Reads `{train,test}/CLASS/*.{png,jpg,jpeg}`, cuts the middle square out of each image and scales
 /// it to `side` × `side` pixels in three channels. `val` can replace `test`.
 ///
-/// The classes are the names of the folders in `train`, in alphabetical order. They are taken as
+/// The classes are the names of the folders in `train`, in alphabetical order. They are treated as
 /// public.
 ///
 /// # Errors
@@ -68,7 +68,7 @@ pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataErro
     })
 }
 
-/// Returns the images of a split. The classes take turns, so that its beginning holds all of them.
+/// Returns the images of a split. The classes alternate, so its beginning contains all of them.
 fn images(
     split: &Path,
     classes: &BTreeMap<String, u16>,
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn one_class_is_refused_with_the_expected_layout() {
         let folder = tempfile::tempdir().unwrap();
-        // The data lies one level deeper: its folder is taken for a class.
+        // The data is one level deeper, so its folder is mistaken for a class.
         for name in ["train/pets/1.png", "test/pets/1.png"] {
             image(&folder, name, [4, 4], [9; 3]);
         }

@@ -9,8 +9,8 @@ use super::stroke::Point;
 enum Stroke {
     /// Straight lines through the points.
     Lines(&'static [Point]),
-    /// Part of an ellipse, as center, radii, and from which angle to which, in degrees clockwise
-    /// from the right.
+    /// Part of an ellipse: center, radii, and the first and last angle, in degrees clockwise from
+    /// the right.
     Arc(Point, Point, [f32; 2]),
 }
 
@@ -96,7 +96,7 @@ const GLYPHS: [&[&[Stroke]]; 10] = [
     ],
 ];
 
-/// Largest distance of two adjacent points, so that a bent digit has bent lines.
+/// Maximum distance of two adjacent points, so that a bent digit has bent lines.
 const SPACING: f32 = 0.06;
 
 /// Returns the number of ways of writing a digit.

@@ -141,7 +141,7 @@ impl<'a, R: Read> IdxFile<'a, R> {
         if count == 0 {
             return Err(self.damaged(format!("the header announces no {what}")));
         }
-        // Grows with the content: a header alone must not reserve memory.
+        // Grows with the content, because a header alone must not reserve memory.
         let expected = count as u64 * size as u64;
         let mut bytes = Vec::new();
         let read = self.reader.by_ref().take(expected).read_to_end(&mut bytes);

@@ -47,9 +47,9 @@ impl ImageShape {
     }
 }
 
-/// Normalizes images by public constants and stacks them.
+/// Normalizes images with public constants and stacks them.
 ///
-/// An empty list gives tensors with zero rows: a Poisson sample may be empty.
+/// An empty list results in tensors with zero rows, because a Poisson sample may be empty.
 ///
 /// # Privacy
 ///

@@ -20,7 +20,7 @@ const CLASSES: [&str; 2] = ["neg", "pos"];
 /// The splits.
 const SPLITS: [&str; 2] = ["train", "test"];
 
-/// What the user has to give.
+/// What the user has to provide.
 const WANTED: &str = "the folder aclImdb or its archive aclImdb_v1.tar.gz";
 
 /// A review: its split, its number in the file name, its class, its text.
@@ -34,7 +34,7 @@ struct Review {
 /// Reads the labeled reviews, `{train,test}/{pos,neg}/NUMBER_RATING.txt`.
 ///
 /// `path` is the folder `aclImdb`, a folder that contains it or the archive, also in a subfolder
-/// `imdb`, or an archive. The classes take turns, so that the beginning of a split holds both.
+/// `imdb`, or an archive. The classes alternate, so the beginning of a split contains both.
 ///
 /// # Arguments
 ///

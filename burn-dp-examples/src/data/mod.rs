@@ -3,12 +3,12 @@
 //! The drawn [`digits`] and [`drawn_roles`] need no file. [`mnist`] (also Fashion-MNIST),
 //! [`cifar10`] and [`imdb`] read the original files, [`folder`] reads images in one folder per
 //! class. All of them return [`Splits`] of labeled items with the [`Encoder`] that converts them
-//! into tensors. [`FeatureBatcher`] replaces images by their scattering features.
+//! into tensors. [`FeatureBatcher`] replaces images with their scattering features.
 //!
 //! # Privacy
 //!
-//! Nothing before training depends on the private items as a whole: pixels are normalized by public
-//! constants ([`ImageBatcher`]), and words are numbered by a hash or by a public list
+//! Nothing before training depends on the private items as a whole: pixels are normalized with
+//! public constants ([`ImageBatcher`]), and words are numbered by a hash or a public list
 //! ([`Vocabulary`]). A mean or a vocabulary computed from the private items would be a release that
 //! ε does not count.
 

@@ -32,12 +32,12 @@ const PERIODS: i32 = 2;
 ///
 /// # Privacy
 ///
-/// The coefficients of an image depend on no other image and on no data: to compute them once for
-/// each image before a private training costs nothing.
+/// The coefficients of an image depend on no other image and on no data, so computing them once for
+/// each image before private training costs nothing.
 #[derive(Clone)]
 pub struct Scattering2d {
     shape: [usize; 2],
-    /// Pixels added in front of rows and columns, and the sides with them.
+    /// Pixels added before rows and columns, and the resulting sides.
     margin: [usize; 2],
     padded: [usize; 2],
     scales: usize,
@@ -81,7 +81,7 @@ impl Scattering2d {
         let levels = (0..=scales).map(|level| padded.map(|side| side >> level));
         let fft: Vec<_> =
             levels.map(|size| Fft2d::new(size, |side, to| planner.plan_fft(side, to))).collect();
-        // The wavelets are made once, and the planner of `FftPlanner` takes long to compile.
+        // The wavelets are created once, and `FftPlanner` takes long to compile.
         let mut planner = FftPlannerScalar::new();
         let double = Fft2d::new(padded, |side, to| planner.plan_fft(side, to));
         let in_frequencies = |mut values: Vec<Complex<f64>>| -> Vec<f64> {
@@ -213,8 +213,8 @@ impl Scattering2d {
         output.extend(rows.flat_map(|row| row[1..=width].iter().map(|value| value.re)));
     }
 
-    /// Filters frequencies, and takes every 2^(`to` - `level`)-th value: frequencies that fall
-    /// together are averaged.
+    /// Filters frequencies, and takes every 2^(`to` - `level`)-th value: frequencies that coincide
+    /// are averaged.
     fn filtered(
         &self,
         values: &[Complex<f32>],

@@ -28,7 +28,7 @@ pub const UNKNOWN: u16 = 1;
 pub struct Role {
     /// The play and the role, for example `HAMLET/OPHELIA`.
     pub user: String,
-    /// All that the role says.
+    /// The text that the role says.
     pub text: String,
 }
 
@@ -41,8 +41,8 @@ pub struct Role {
 ///
 /// # Privacy
 ///
-/// Each role is one user, so all that a user wrote must be in one line: a user with two lines would
-/// count as two users, with twice the sensitivity.
+/// Each role is one user, so everything that a user wrote must be in one line: a user with two
+/// lines would count as two users, with twice the sensitivity.
 pub fn from_folder(folder: &Path) -> Result<Vec<Role>, DataError> {
     let found = FILES.iter().map(|name| folder.join(name)).find(|path| path.is_file());
     let Some(path) = found else {
@@ -199,7 +199,7 @@ impl Dataset<Vec<Window>> for UserWindows {
     }
 }
 
-/// Every position is another role, with all of its text.
+/// Every index is a different role, with all of its text.
 impl DistinctRecords<Vec<Window>> for UserWindows {}
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ pub(super) type Point = [f32; 2];
 
 /// Draws a line through the points, `radius` pixels wide to each side, with soft edges.
 ///
-/// Points are in pixels. Where lines meet, the darker ink stays.
+/// Points are in pixels. Where lines meet, the darker ink is kept.
 pub(super) fn draw(ink: &mut [f32; PIXELS], points: &[Point], radius: f32) {
     for pair in points.windows(2) {
         segment(ink, pair[0], pair[1], radius);

@@ -56,7 +56,7 @@ impl Encoder for TextBatcher {
     type Item = TextItem;
     type Inputs = Tensor<2, Int>;
 
-    /// Random words; the texts differ in length too.
+    /// Random words; the texts also differ in length.
     fn made_up(&self, items: usize, classes: usize) -> Vec<TextItem> {
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         let mut below = |bound: usize| rng.next_u32() % bound.max(1) as u32;

@@ -1,11 +1,11 @@
-//! From texts to numbers, by a rule that does not depend on the private texts.
+//! Converts texts to numbers, by a rule that does not depend on the private texts.
 
 use std::collections::HashMap;
 
-/// Number of positions after the end of a text.
+/// The number for positions after the end of a text.
 pub const PADDING: u32 = 0;
 
-/// Number of words outside a listed vocabulary, and of a text without words.
+/// The number for words outside a listed vocabulary, and for a text without words.
 pub const UNKNOWN: u32 = 1;
 
 /// The first number of a word.

@@ -25,12 +25,13 @@ pub struct WordVectors {
 impl WordVectors {
     /// Reads the first `limit` vectors of a file, plain or compressed. Each line holds a word and
     /// the numbers of its vector, separated by spaces. A first line of two integers, as in word2vec
-    /// and fastText, is not a vector: it gives the number of vectors and their length.
+    /// and fastText, is not a vector: it contains the number of vectors and their length.
     ///
     /// # Errors
     ///
     /// Returns [`DataError::Io`] if the file cannot be read, and [`DataError::Damaged`] if it holds
-    /// no vector, a line has another count of numbers than the first, or the first line is wrong.
+    /// no vector, a line has a different number of values than the first, or the first line is
+    /// wrong.
     pub fn read(path: &Path, limit: usize) -> Result<Self, DataError> {
         let damaged = |reason| DataError::Damaged { path: path.into(), reason };
         let reader = BufReader::new(file::open(path)?);

@@ -1,7 +1,7 @@
 //! Networks of several types as one type.
 
-/// Defines a type that holds any of several networks. What trains a network is then compiled once,
-/// and not for each of them.
+/// Defines a type that holds any of several networks. The training code is then compiled once, and
+/// not for each of them.
 ///
 /// The paths of the parameters are the paths of the network, so their records are interchangeable.
 #[macro_export]

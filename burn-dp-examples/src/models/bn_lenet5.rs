@@ -16,7 +16,7 @@ pub struct BnLeNet5Config {
     pub batch_norm: bool,
 }
 
-/// LeNet-5 with a BatchNorm after each convolution, made of Burn's own layers. It is trained by
+/// LeNet-5 with a BatchNorm after each convolution, built from Burn's own layers. It is trained by
 /// batch clipping, where layers may mix the images of a mini-set.
 ///
 /// The paper crops its images from 36 × 36 pixels to 32 × 32; here 28 × 28 are padded by 2, which
@@ -30,15 +30,15 @@ pub struct BnLeNet5Config {
 pub struct BnLeNet5 {
     /// From the image, `[batch_size, 1, 28, 28]`, to `[batch_size, 6, 28, 28]`.
     pub conv1: Conv2d,
-    /// Of 6 channels.
+    /// Normalizes 6 channels.
     pub norm1: Option<BatchNorm>,
     /// From `[batch_size, 6, 14, 14]` to `[batch_size, 16, 10, 10]`.
     pub conv2: Conv2d,
-    /// Of 16 channels.
+    /// Normalizes 16 channels.
     pub norm2: Option<BatchNorm>,
     /// From `[batch_size, 16, 5, 5]` to `[batch_size, 120, 1, 1]`.
     pub conv3: Conv2d,
-    /// Of 120 channels.
+    /// Normalizes 120 channels.
     pub norm3: Option<BatchNorm>,
     /// From 120 features to 84.
     pub fc1: Linear,

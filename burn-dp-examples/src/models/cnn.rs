@@ -29,7 +29,7 @@ pub struct CnnConfig {
 /// The paper's convolutional network: two convolutions of 5 × 5 without padding, each followed by a
 /// max pooling of stride 2, and a hidden layer.
 ///
-/// The paper names no activation for it. The bounded `tanh` keeps the norms of per-example
+/// The paper does not name an activation. The bounded `tanh` keeps the norms of per-example
 /// gradients even, so that clipping distorts less than with `relu` (N. Papernot et al.: Tempered
 /// sigmoid activations for deep learning with differential privacy, 2021).
 #[derive(Module, Debug)]
@@ -53,7 +53,8 @@ impl CnnConfig {
     ///
     /// # Panics
     ///
-    /// Panics if an image has less than 16 pixels per side: the convolutions would have no output.
+    /// Panics if an image has fewer than 16 pixels per side, because the convolutions would have no
+    /// output.
     pub fn init(&self, device: &Device) -> Cnn {
         let [first, second] = self.kernels;
         let [channels, height, width] = self.image;
@@ -76,7 +77,7 @@ impl Classifier for Cnn {
     type Inputs = Tensor<4>;
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        // Pooling and tanh commute, and in this order there is a quarter as much to compute.
+        // Pooling and tanh commute, and in this order tanh costs a quarter as much.
         let features = self.tanh.forward(self.pool.forward(self.conv1.forward(images)));
         let features = self.tanh.forward(self.pool.forward(self.conv2.forward(features)));
         let features: Tensor<2> = features.flatten(1, 3);

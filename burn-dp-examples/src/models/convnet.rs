@@ -23,8 +23,8 @@ pub struct ConvNetConfig {
     pub batch_norm: bool,
 }
 
-/// Four convolutions with BatchNorm, made of Burn's own layers, for images of 8 pixels a side or
-/// more. It is trained by batch clipping, where layers may mix the images of a mini-set.
+/// Four convolutions with BatchNorm, built from Burn's own layers, for images of at least 8 pixels
+/// per side. It is trained by batch clipping, where layers may mix the images of a mini-set.
 ///
 /// # References
 ///
@@ -34,9 +34,9 @@ pub struct ConvNetConfig {
 pub struct ConvNet {
     /// The convolutions, to 32, 64, 64 and 128 channels.
     pub convs: Vec<Conv2d>,
-    /// The normalization after each convolution; empty without.
+    /// The normalization after each convolution; empty without BatchNorm.
     pub norms: Vec<BatchNorm>,
-    /// Halves both sides after each convolution but the last.
+    /// Halves both sides after each convolution except the last.
     pub pool: AvgPool2d,
     /// From the means of the channels to the classes.
     pub fc: Linear,

@@ -6,7 +6,7 @@ use burn_dp::nn::{IntoPrivate, Private, StandardizedConv2d};
 /// A convolution of a deep network.
 #[derive(Module, Debug)]
 pub enum Convolution {
-    /// With its weight as it is stored.
+    /// With its stored weight.
     Plain(Private<Conv2d>),
     /// With a standardized weight, a gain and a bias of each channel.
     Standardized(Private<StandardizedConv2d>),

@@ -84,7 +84,7 @@ pub trait Classifier: Module {
         loss.forward(scores.cast(FloatDType::F32), batch.targets)
     }
 
-    /// Returns the mean over the batch by Burn's loss, for ordinary training.
+    /// Returns the mean over the batch with Burn's loss, for ordinary training.
     fn mean_loss(&self, batch: Batch<Self::Inputs>) -> Tensor<1> {
         let scores = self.forward(batch.inputs);
         CrossEntropyLossConfig::new().init(&scores.device()).forward(scores, batch.targets)

@@ -149,7 +149,8 @@ any_classifier! {
     }
 }
 
-/// Pixels per side from which a normalizer-free network halves an image before the first block.
+/// Minimum number of pixels per side for which a normalizer-free network halves an image before the
+/// first block.
 const LARGE: usize = 64;
 
 /// A network for images.
@@ -283,7 +284,7 @@ mod tests {
     fn every_network_scores_images_of_28_and_32_pixels() {
         for &name in ModelName::value_variants() {
             for encoder in [ImageBatcher::MNIST, ImageBatcher::CIFAR10] {
-                // The deepest are tested at a small width in their own files.
+                // The deepest networks are tested at a small width in their own files.
                 if matches!(name, ModelName::ResNet101 | ModelName::Vgg16 | ModelName::Vgg19) {
                     continue;
                 }

@@ -22,7 +22,7 @@ pub struct NextTokenConfig {
     pub tied: bool,
 }
 
-/// Predicts the next character or word by an LSTM. Its layers are Burn's own: user-level training
+/// Predicts the next character or word with an LSTM. Its layers are Burn's own: user-level training
 /// needs no private layers.
 ///
 /// # References
@@ -72,7 +72,7 @@ impl WindowBatch {
     ///
     /// # Panics
     ///
-    /// Panics for no window.
+    /// Panics if there is no window.
     pub fn new(windows: &[Window], device: &Device) -> Self {
         let length = windows[0].len() - 1;
         let tokens = |from: usize| -> Vec<i32> {

@@ -10,7 +10,7 @@ use super::Classifier;
 use super::convolution::standardize;
 use super::resnet::same_size_conv;
 
-/// By how much the branch of a block is scaled down.
+/// Factor that the branch of a block is multiplied by.
 const ALPHA: f64 = 0.2;
 
 /// `√(2 / (1 - 1/π))`: the ReLU of a standard normal variable times this has variance one.
@@ -35,7 +35,7 @@ pub struct NfResNetConfig {
     /// Width of the blocks of the first stage; each stage doubles it.
     #[config(default = "64")]
     pub width: usize,
-    /// Begins with one 3 × 3 convolution at full resolution, for images of about 32 pixels, instead
+    /// Starts with one 3 × 3 convolution at full resolution, for images of about 32 pixels, instead
     /// of a 7 × 7 convolution and a pooling that halve the sides twice.
     #[config(default = "false")]
     pub small_stem: bool,
@@ -43,9 +43,9 @@ pub struct NfResNetConfig {
 
 /// A normalizer-free residual network, NF-ResNet.
 ///
-/// No layer computes statistics of activations. Convolutions have standardized weights, so that
-/// they keep the variance of their inputs; the known growth of the variance from block to block is
-/// divided out. The branch of each block begins with the factor zero, which is trained.
+/// No layer computes statistics of activations. Convolutions have standardized weights, so they
+/// keep the variance of their inputs; the known growth of the variance from block to block is
+/// divided out. The branch of each block starts with the factor zero, which is trained.
 ///
 /// # References
 ///
@@ -93,7 +93,7 @@ impl NfResNetConfig {
                 let stride = if stage > 0 && index == 0 { 2 } else { 1 };
                 let input = std::mem::replace(&mut input, output);
                 let block = block([input, output], stride, variance.sqrt(), device);
-                // The shortcut of the first block of a stage is divided too.
+                // The shortcut of the first block of a stage is also divided.
                 variance = if index == 0 { 1.0 } else { variance } + ALPHA * ALPHA;
                 block
             });
@@ -144,7 +144,7 @@ impl NfBlock {
     }
 }
 
-/// Returns the positive values, scaled so that the variance stays.
+/// Returns the positive values, scaled to preserve the variance.
 fn active(features: Tensor<4>) -> Tensor<4> {
     relu(features) * RELU_GAIN
 }
@@ -206,7 +206,7 @@ mod tests {
             let deviation = features.clone().var(1).mean().sqrt().into_scalar::<f64>();
             let ratio = deviation / block.deviation;
             assert!((0.7..1.4).contains(&ratio), "block {index}: {deviation}");
-            // Branches that begin with the factor zero would not count.
+            // Branches that start with the factor zero would not count.
             let mut open = block.clone();
             open.skip_gain = Param::from_tensor(Tensor::ones([1], &device)).private();
             features = open.forward(features);

@@ -14,7 +14,7 @@ pub enum NormName {
     /// Batch normalization with frozen statistics, which come with the initial weights; its scale
     /// and shift are trained.
     FrozenBatch,
-    /// Batch normalization with the statistics of the mini-set, for batch clipping alone.
+    /// Batch normalization with the statistics of the mini-set, only for batch clipping.
     Batch,
     /// No normalization.
     None,
@@ -44,7 +44,7 @@ pub enum Norm {
 /// Number of groups, as in the paper that introduced them.
 const GROUPS: usize = 32;
 
-/// The names that an option takes: networks with private layers have no others.
+/// The names that an option accepts: networks with private layers have no others.
 impl ValueEnum for NormName {
     fn value_variants<'a>() -> &'a [Self] {
         &[Self::Group, Self::FrozenBatch]

@@ -57,7 +57,7 @@ pub struct ResNetConfig {
     /// How channels are normalized.
     #[config(default = "NormName::Group")]
     pub norm: NormName,
-    /// Begins with one 3 × 3 convolution at full resolution, which is usual for images of 32
+    /// Starts with one 3 × 3 convolution at full resolution, which is usual for images of 32
     /// pixels, instead of a 7 × 7 convolution and a pooling that halve the sides twice.
     #[config(default = "false")]
     pub small_stem: bool,

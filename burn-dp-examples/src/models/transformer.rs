@@ -16,7 +16,7 @@ use super::{Classifier, Sequence};
 pub struct TransformerConfig {
     /// Number of classes.
     pub classes: usize,
-    /// Largest length of a sequence.
+    /// Maximum length of a sequence.
     pub length: usize,
     /// Width of the encoder.
     #[config(default = "64")]
@@ -56,7 +56,7 @@ impl TransformerConfig {
     pub fn init<S: Sequence>(&self, sequence: S, device: &Device) -> Transformer<S> {
         let width = sequence.width();
         let linear = |input, output| LinearConfig::new(input, output).init(device).private();
-        // Small, as in BERT: before training, the block hands on what it gets.
+        // Small, as in BERT: before training, the block passes on its input.
         let small = Initializer::Normal { mean: 0.0, std: 0.02 };
         let encoder = TransformerEncoderConfig::new(self.width, self.feed_forward, self.heads, 1)
             .with_norm_first(true)
@@ -85,8 +85,8 @@ impl<S: Sequence> Classifier for Transformer<S> {
             vectors = input.forward(vectors);
         }
         let placed = self.positions.forward(vectors.clone());
-        // The block adds to what it gets. Without the positions, which are the same for every
-        // example and longer than most vectors, the mean is made of the words alone.
+        // The block adds to its input. Without the positions, which are the same for every example
+        // and longer than most vectors, the mean consists only of the words.
         let positions = placed.clone() - vectors;
         let mut input = TransformerEncoderInput::new(placed);
         if let Some(padding) = &padding {

@@ -69,10 +69,10 @@ pub struct Vgg {
     pub layers: Vec<Private<Linear>>,
 }
 
-/// Largest size that reaches the hidden layers.
+/// Maximum size that reaches the hidden layers.
 const LARGEST: usize = 7;
 
-/// Smallest side of an image for the hidden layers of the paper.
+/// Minimum side of an image for the hidden layers of the paper.
 const IMAGENET_SIDE: usize = 224;
 
 impl VggConfig {

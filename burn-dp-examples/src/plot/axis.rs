@@ -3,7 +3,7 @@
 /// Ratio of the largest to the smallest value above which an axis is logarithmic.
 const LOGARITHMIC: f64 = 100.0;
 
-/// Most labels of an axis.
+/// Maximum number of labels on an axis.
 const LABELS: usize = 10;
 
 /// Position and labels of values on an axis.
@@ -15,7 +15,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Creates an axis for these values, of which there is at least one.
+    /// Creates an axis for these values, at least one.
     pub(super) fn of(values: impl Iterator<Item = f64> + Clone, may_be_logarithmic: bool) -> Self {
         let low = values.clone().fold(f64::INFINITY, f64::min);
         let high = values.clone().fold(f64::NEG_INFINITY, f64::max);
@@ -24,7 +24,7 @@ impl Axis {
         Self { low, high, logarithmic, whole: !logarithmic && whole.all(|whole| whole) }
     }
 
-    /// Creates a logarithmic axis for these positive values, of which there is at least one.
+    /// Creates a logarithmic axis for these positive values, at least one.
     pub(super) fn logarithmic(values: impl Iterator<Item = f64> + Clone) -> Self {
         Self { logarithmic: true, whole: false, ..Self::of(values, true) }
     }
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(thresholds.label(-2.0), "0.01");
         assert_eq!(thresholds.label(0.5), "");
         assert!((thresholds.part(1.0) - 0.5).abs() < 1e-12);
-        // Not where there is a zero.
+        // Not with a zero.
         assert_eq!(axis(&[0.0, 1e3]).at(10.0), 10.0);
     }
 }

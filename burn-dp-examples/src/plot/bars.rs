@@ -44,7 +44,7 @@ const TITLE: usize = 36;
 
 /// Position of values, the same in all panels.
 struct Scale {
-    /// Whether bars begin at 1 and their length is the logarithm of the value.
+    /// Whether bars start at 1 and their length is the logarithm of the value.
     logarithmic: bool,
     range: std::ops::Range<f64>,
     marks: Vec<f64>,
@@ -53,7 +53,7 @@ struct Scale {
 }
 
 /// Draws ratios as bars, in panels below one another with the same horizontal axis. The axis is
-/// logarithmic and begins at 1 if a ratio is greater than 10.
+/// logarithmic and starts at 1 if a ratio is greater than 10.
 ///
 /// # Errors
 ///
@@ -204,7 +204,7 @@ fn draw_panel(
         let Bar { value, text, .. } = of_row(row);
         let style =
             ("sans-serif", 12).into_text_style(area).pos(Pos::new(HPos::Left, VPos::Center));
-        // Bars of ratios below 1 end left of their beginning.
+        // Bars of ratios below 1 end to the left of their start.
         let end = (scale.at(*value).max(0.0), SegmentValue::CenterOf(row));
         EmptyElement::at(end) + Text::new(text.clone(), (6, 0), style)
     }))?;

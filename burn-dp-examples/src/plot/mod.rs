@@ -27,7 +27,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Lines with at most this many points have them marked. A line of one point is only a mark.
+/// Maximum number of points of a line whose points are marked. A line of one point is only a mark.
 const MARKED: usize = 30;
 
 /// Colors that people with color blindness can distinguish (Okabe and Ito).
@@ -137,7 +137,7 @@ fn draw_panel(
 /// Returns the corner with the fewest points.
 fn emptiest_corner(xs: &Axis, ys: &Axis, series: &[Series]) -> SeriesLabelPosition {
     use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
-    /// Points that represent the line between two points.
+    /// Number of points that represent the line between two points.
     const BETWEEN: usize = 16;
     let height = (0.1 + 0.04 * series.len() as f64).min(0.5);
     let inside = |right: bool, upper: bool| {

@@ -1,16 +1,16 @@
-//! The end of a training whose next step would exceed the budget.
+//! The end of training whose next step would exceed the budget.
 
 use burn_dp::DpError;
 use burn_dp::optim::RefusedStep;
 
 use super::TrainError;
 
-/// Returns the model after a step, and why the training stops there if the step would have exceeded
-/// the budget: then it was not made.
+/// Returns the model after a step, and the reason why training stops there if the step would have
+/// exceeded the budget, in which case it did not run.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Privacy`] if the step was refused for another reason.
+/// Returns [`TrainError::Privacy`] if the step was rejected for another reason.
 pub fn within_budget<M>(
     step: Result<M, Box<RefusedStep<M>>>,
 ) -> Result<(M, Option<String>), TrainError> {

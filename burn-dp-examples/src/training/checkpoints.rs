@@ -13,33 +13,34 @@ use serde_json::Value;
 
 use super::{TrainError, files};
 
-/// Folder inside the output folder. What the run stored in it is deleted when the run has ended.
-/// The key is next to the output folder, which may be published.
+/// Folder in the output folder. The run's files in it are deleted when the run has ended. The key
+/// is next to the output folder, which may be published.
 const FOLDER: &str = "checkpoints";
 
-/// The setting with a checksum of the private data: it is never stored as it is.
+/// The setting with a checksum of the private data: it is never stored in plain form.
 const CHECKSUM: &str = "the checksum of the data";
 
 /// The settings that a resumed run must share, by option.
 const SETTINGS_FILE: &str = "settings.json";
 
-/// What the file of the settings names as its program.
+/// The program name in the settings file.
 const PROGRAM: &str = "burn-dp-examples";
 
-/// Where a run starts.
+/// The start of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Start {
     /// At its first step.
     #[default]
     First,
-    /// At its last checkpoint. The steps that were lost since are repeated bit for bit.
+    /// At its last checkpoint. The steps lost since then are repeated bit for bit.
     Resume,
     /// After its last released step, with the model of the last checkpoint: for steps that cannot
     /// be repeated bit for bit.
     SkipLostSteps,
 }
 
-/// The settings as they are stored. A file without the name of the program is of others.
+/// The stored form of the settings. A file without the program's name was written by another
+/// program.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     program: String,
@@ -52,7 +53,7 @@ struct Saved {
 ///
 /// A resumed run repeats the steps after its checkpoint with the same draws and the same noise.
 /// With another learning rate, for example, the difference of the two results would have no noise.
-/// So all settings are compared, not only the settings that ε depends on.
+/// All settings are therefore compared, not only those that ε depends on.
 #[derive(Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
@@ -93,9 +94,9 @@ impl Checkpoints {
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] if there is something to resume and the run starts at its
-    /// first step, or the reverse, or if a setting differs from the interrupted run, or if another
+    /// first step, or vice versa, if a setting differs from the interrupted run, or if another
     /// program wrote the file of the settings; and [`TrainError::Privacy`] if the checkpoint is
-    /// refused.
+    /// rejected.
     pub fn begin_or_resume<M: Module>(
         &self,
         plan: PrivacyPlan,
@@ -221,7 +222,7 @@ impl Checkpoints {
     }
 
     /// Writes the settings of the run and its first checkpoint, so that every release is in the log
-    /// on disk before it is made.
+    /// on disk before it takes place.
     ///
     /// # Errors
     ///
@@ -249,8 +250,9 @@ impl Checkpoints {
         files::write_json(&self.settings_file(), &saved)
     }
 
-    /// Returns the settings as they are stored in a folder that may be published: what depends on
-    /// the private data is hashed under the key of the run, and left out while there is none.
+    /// Returns the settings in the form that is stored in a folder that may be published: values
+    /// that depend on the private data are hashed with the key of the run, and left out while there
+    /// is no key.
     fn publishable(&self) -> Result<BTreeMap<String, String>, TrainError> {
         let mut settings = self.settings.clone();
         let path = self.checkpointer.key_file()?;
@@ -279,7 +281,7 @@ impl Checkpoints {
         Ok(self.checkpointer.save(model, optim)?)
     }
 
-    /// Deletes what the run stored. Other files in the folder stay.
+    /// Deletes the files of the run. Other files in the folder are kept.
     ///
     /// # Errors
     ///
@@ -287,17 +289,17 @@ impl Checkpoints {
     pub fn remove(self) -> Result<(), TrainError> {
         let (settings, is_ours) = (self.settings_file(), matches!(self.saved(), Ok(Some(_))));
         self.checkpointer.remove_run()?;
-        // After the checkpoints: a run that is killed before is resumed with its settings.
+        // After the checkpoints, because a run that is killed before is resumed with its settings.
         if is_ours {
             files::remove(&settings)?;
         }
-        // It has files of others otherwise.
+        // Fails if the folder has other files.
         let _ = std::fs::remove_dir(&self.folder);
         Ok(())
     }
 }
 
-/// Whether a setting depends on the private data.
+/// Returns whether a setting depends on the private data.
 fn is_private(name: &str) -> bool {
     name == CHECKSUM
 }
@@ -339,7 +341,7 @@ mod tests {
     use crate::training::individual::{IndividualOptions, Settings};
     use crate::training::options::TrainingOptions;
 
-    /// A run that made no step.
+    /// A run without a step.
     fn new_run() -> (Linear, DpOptimizer) {
         let plan = PrivacyPlanConfig::new(20, 5.0).with_steps(9).with_noise_multiplier(1.0);
         let model = LinearConfig::new(1, 1).init(&Device::flex().autodiff());
@@ -427,12 +429,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("out");
         let checkpoints = checkpoints(&output, "");
-        // Of a process that was killed while it wrote the settings.
+        // From a process that was killed while it wrote the settings.
         std::fs::create_dir_all(&checkpoints.folder).unwrap();
         std::fs::write(checkpoints.folder.join(".burn-dp-incomplete-x1"), "{").unwrap();
         begin(&checkpoints);
         assert!(folder.path().join("out.key").exists());
-        // Of other tools and people.
+        // From other tools and people.
         let foreign = ["checkpoint-500/weights", "partial-results/a", "notes.txt"];
         for name in foreign {
             let path = checkpoints.folder.join(name);
@@ -486,7 +488,7 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         begin(&checkpoints);
-        // Written by somebody while the run trains.
+        // Written by somebody else while the run trains.
         std::fs::write(&path, "of others").unwrap();
         checkpoints.remove().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "of others");

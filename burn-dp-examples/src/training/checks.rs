@@ -1,13 +1,13 @@
-//! Checks of options that several programs make with the same words.
+//! Checks of options that several programs share, with the same messages.
 
 use std::path::Path;
 
 use super::TrainError;
 
-/// Most passes over the data.
+/// Maximum number of passes over the data.
 const MOST_EPOCHS: usize = 1_000_000_000;
 
-/// Most drawn digits; they take 30 GiB.
+/// Maximum number of drawn digits; they take 30 GiB.
 const MOST_DIGITS: usize = 10_000_000;
 
 /// Checks that counts are not zero.
@@ -52,7 +52,7 @@ pub(super) fn in_range(
     }
 }
 
-/// Checks that numbers are at least 0 and less than 1, as a momentum and a decay are.
+/// Checks that numbers are at least 0 and less than 1, for a momentum or a decay.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ pub fn folder(name: &'static str, path: &Path) -> Result<(), TrainError> {
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if the path is a folder or lies in a folder that does not exist.
+/// Returns [`TrainError::Option`] if the path is a folder or is in a folder that does not exist.
 pub fn file(name: &'static str, path: &Path, created: Option<&Path>) -> Result<(), TrainError> {
     if path.is_dir() {
         let reason = format!("{} is a folder; give the name of a file", path.display());

@@ -1,4 +1,4 @@
-//! From the name of a backend to a device.
+//! Returns the device for the name of a backend.
 
 use burn::tensor::Device;
 

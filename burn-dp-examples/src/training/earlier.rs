@@ -1,4 +1,4 @@
-//! Releases that were made before a run on the same data.
+//! Earlier releases on the same data as a run.
 
 use std::path::{Path, PathBuf};
 
@@ -18,8 +18,8 @@ impl EarlierLedgers {
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] for a file that is not a ledger, that has no release (it
-    /// would be taken for a proof that nothing was released), or that the run would replace by its
-    /// own ledger.
+    /// would be taken for a proof that nothing was released), or that the run would replace with
+    /// its own ledger.
     pub fn read(files: &[PathBuf], output: &Path) -> Result<Self, TrainError> {
         let replaced = output.join(LEDGER_FILE).canonicalize().ok();
         let ledgers = files.iter().map(|path| {

@@ -8,19 +8,19 @@ use burn_dp::DpError;
 use crate::data::DataError;
 use crate::plot::PlotError;
 
-/// A run that cannot be started or finished; the message names the value and the way out.
+/// A run that cannot be started or finished; the message names the value and a remedy.
 #[non_exhaustive]
 pub enum TrainError {
     /// An option, or several together, that cannot be used.
     Option {
-        /// The option as it is typed, for example `--epsilon`.
+        /// The option as typed, for example `--epsilon`.
         name: &'static str,
-        /// What was given, what is expected, and the way out.
+        /// The given value, the expected one, and a remedy.
         reason: String,
     },
     /// The data cannot be read.
     Data(DataError),
-    /// burn-dp refused the plan, the model or the state.
+    /// burn-dp rejected the plan, the model, or the state.
     Privacy(DpError),
     /// A saved model or optimizer cannot be written or read.
     Record {
@@ -45,7 +45,7 @@ impl TrainError {
     }
 }
 
-/// The message: what a `main` that returns the error prints.
+/// The message, because a `main` that returns the error prints it.
 impl fmt::Debug for TrainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

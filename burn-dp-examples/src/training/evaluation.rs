@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::data::{Encoder, ItemDataset};
 use crate::models::Classifier;
 
-/// Loss and accuracy of a model on a test set, which is taken as public.
+/// Loss and accuracy of a model on a test set, which is treated as public.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Evaluation {
     /// Mean cross entropy.
@@ -16,7 +16,7 @@ pub struct Evaluation {
     pub accuracy: f64,
 }
 
-/// Examples that are evaluated together.
+/// Number of examples that are evaluated together.
 const BATCH_SIZE: usize = 250;
 
 impl Evaluation {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::data::{ImageBatcher, ImageItem, PIXELS};
 
-    /// Scores class 3 highest, by a margin of 2, whatever the image.
+    /// Scores class 3 highest, by a margin of 2, for every image.
     #[derive(Module, Debug)]
     struct AlwaysThree;
 

@@ -9,10 +9,10 @@ use tempfile::NamedTempFile;
 
 use super::TrainError;
 
-/// Begins the name of a file that is not complete; a killed process can leave one.
+/// Prefix of the name of an incomplete file, which a killed process can leave behind.
 const INCOMPLETE: &str = ".burn-dp-incomplete-";
 
-/// A file that is complete and does not have its name yet.
+/// A complete file that does not have its final name yet.
 #[derive(Debug)]
 pub(super) struct Complete {
     file: NamedTempFile,
@@ -36,7 +36,7 @@ impl Complete {
         Ok(Self { file, path: path.into() })
     }
 
-    /// Gives the file its name, in place of the former one with this name.
+    /// Renames the file to its final name, replacing any earlier file with this name.
     ///
     /// # Errors
     ///
@@ -50,17 +50,18 @@ impl Complete {
     }
 }
 
-/// Writes a file and replaces the former one with this name, if there is one.
+/// Writes a file and replaces any earlier file with this name.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Io`] if the folder cannot be written to; the former file is then
+/// Returns [`TrainError::Io`] if the folder cannot be written to; the earlier file is then
 /// unchanged.
 pub fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
     Complete::write(path, content)?.publish()
 }
 
-/// Creates a temporary file with the permissions of an ordinary file: other users read results too.
+/// Creates a temporary file with the permissions of an ordinary file, because other users also read
+/// results.
 fn ordinary_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(INCOMPLETE);
@@ -82,12 +83,12 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError>
     write(path, text.as_bytes())
 }
 
-/// Writes the parameters of a model as a Burn record, which gets its name later.
+/// Writes the parameters of a model as a Burn record, which gets its final name later.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Record`] if the record cannot be made, and [`TrainError::Io`] if the file
-/// cannot be written.
+/// Returns [`TrainError::Record`] if the record cannot be created, and [`TrainError::Io`] if the
+/// file cannot be written.
 pub(super) fn record_model(path: &Path, model: impl Module) -> Result<Complete, TrainError> {
     let record = model.into_record().into_bytes();
     let record = record.map_err(|error| TrainError::Record {

@@ -9,7 +9,7 @@ use crate::data::{
     mnist,
 };
 
-/// The data sets of trainings that follow each other.
+/// The data sets of consecutive training runs.
 #[derive(Default)]
 pub(super) struct Loaded {
     keeps: bool,
@@ -20,8 +20,8 @@ pub(super) struct Loaded {
 type Reviews = (Splits<TextBatcher>, Option<WordVectors>);
 
 impl Loaded {
-    /// Returns a memory that keeps the last data set of each kind, so that the next training with
-    /// the same options does not read it again. The default keeps nothing.
+    /// Returns a cache that keeps the last data set of each kind, so that the next training run
+    /// with the same options does not read it again. The default keeps nothing.
     pub(super) fn kept() -> Self {
         Self { keeps: true, ..Self::default() }
     }
@@ -50,7 +50,7 @@ impl Loaded {
     }
 }
 
-/// Returns what was kept under the same key, or what `read` returns.
+/// Returns the cached value for the same key, or the result of `read`.
 fn recalled<T: Clone>(
     keeps: bool,
     kept: &mut Option<(String, T)>,

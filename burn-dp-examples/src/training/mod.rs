@@ -1,9 +1,9 @@
-//! The training program: options, the run, and what it writes.
+//! The training program: options, the run, and its output.
 //!
-//! [`Training`] parses the command line and runs one of three trainings: [`individual`] clipping,
-//! with ordinary training of the same models, [`batch_clipping`] of mini-sets, and [`federated`]
-//! training with user-level privacy. They share their options, checks, checkpoints, table and
-//! output.
+//! [`Training`] parses the command line and runs one of three training modes: [`individual`]
+//! clipping, with ordinary training of the same models, [`batch_clipping`] of mini-sets, and
+//! [`federated`] training with user-level privacy. They share their options, checks, checkpoints,
+//! table and output.
 
 pub mod batch_clipping;
 mod budget;

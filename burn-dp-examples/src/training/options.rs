@@ -1,4 +1,4 @@
-//! Command-line options that the trainings share, and the names of their choices.
+//! Command-line options that the training modes share, and the names of their choices.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::TrainError;
 use super::checkpoints::Start;
 
-/// Which data, and where it lies.
+/// The data and its location.
 #[derive(Args, Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Data")]
@@ -19,8 +19,8 @@ pub struct DataOptions {
     #[arg(value_enum, default_value_t = DatasetName::Digits, help_heading = None)]
     #[serde(rename = "the data set", serialize_with = "as_typed")]
     pub dataset: DatasetName,
-    /// Folder with the files of the data set, as they are published: IDX files, plain or gzip
-    /// (mnist, fashion-mnist), the binary version (cifar10), aclImdb (imdb), train/CLASS/*.png and
+    /// Folder with the files of the data set, as published: IDX files, plain or gzip (mnist,
+    /// fashion-mnist), the binary version (cifar10), aclImdb (imdb), train/CLASS/*.png and
     /// test/CLASS (folder); the drawn digits need none [default: the variable BURN_DP_DATA].
     #[arg(long, value_name = "DIR")]
     #[serde(skip)]
@@ -37,8 +37,8 @@ pub struct DataOptions {
     #[arg(long, value_name = "N")]
     #[serde(skip)]
     pub test_size: Option<usize>,
-    /// Data set of the public examples, where a clipping policy or BatchNorm needs them: another
-    /// one than is trained on [default: for drawn digits, digits that are drawn apart].
+    /// Data set of the public examples, where a clipping policy or BatchNorm needs them: different
+    /// from the training data [default: for drawn digits, separately drawn digits].
     #[arg(long, value_enum, value_name = "DATASET")]
     #[serde(serialize_with = "as_typed_option")]
     pub public_data: Option<DatasetName>,
@@ -58,7 +58,7 @@ pub struct DataOptions {
 /// The options of public examples.
 pub(super) const PUBLIC_OPTIONS: [&str; 3] = ["--public-data", "--public-dir", "--public-size"];
 
-/// How much privacy.
+/// The requested privacy.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Privacy")]
 pub struct PrivacyOptions {
@@ -78,14 +78,14 @@ pub struct PrivacyOptions {
     /// training and its noise do not depend on it.
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub group: Option<u64>,
-    /// Ledger of releases that were made before on the same data: `ledger.json` of an earlier run
-    /// or search, or another ledger of the accountant; once for each. The budget, and every
-    /// epsilon, are then for those releases and this run together. A resumed run needs the same
-    /// files again.
+    /// Ledger of earlier releases on the same data: `ledger.json` of an earlier run or search, or
+    /// another ledger of the accountant. Repeat the option for several ledgers. The budget, and
+    /// every epsilon, are then for those releases and this run together. A resumed run needs the
+    /// same files again.
     #[arg(long, value_name = "FILE")]
     pub earlier_ledger: Vec<PathBuf>,
-    /// Take sampling and noise from this seed: the run can be repeated, and nothing of it is
-    /// private. For tests and for experiments on public data.
+    /// Take sampling and noise from this seed: the run can be repeated, and none of it is private.
+    /// For tests and for experiments on public data.
     #[arg(long, value_name = "N")]
     pub insecure_seed: Option<u64>,
 }
@@ -93,12 +93,13 @@ pub struct PrivacyOptions {
 /// Options by name, which [`Training::parse`](super::Training::parse) replaces.
 #[derive(Args, Debug, Clone, Default)]
 pub struct RecipeOptions {
-    /// Options from a file, or from one of the recipes by name; an option of the command line wins.
+    /// Options from a file, or from one of the recipes by name; an option on the command line takes
+    /// precedence.
     #[arg(long, visible_alias = "preset", value_name = "RECIPE")]
     pub recipe: Option<String>,
 }
 
-/// Where the training runs and what it writes.
+/// The backend and the output of the training.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Run")]
 pub struct RunOptions {
@@ -127,7 +128,7 @@ impl RunOptions {
 /// A data set.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatasetName {
-    /// Drawn digits, made by the program.
+    /// Digits drawn by the program.
     Digits,
     /// The original MNIST.
     Mnist,
@@ -189,12 +190,12 @@ impl Precision {
     }
 }
 
-/// Returns the name of a choice as it is typed.
+/// Returns the name of a choice as typed.
 pub fn typed(choice: impl ValueEnum) -> String {
     choice.to_possible_value().map(|value| value.get_name().into()).unwrap_or_default()
 }
 
-/// Serializes a choice as it is typed.
+/// Serializes a choice as typed.
 pub(super) fn as_typed<C: ValueEnum, S: Serializer>(
     choice: &C,
     serializer: S,
@@ -202,7 +203,7 @@ pub(super) fn as_typed<C: ValueEnum, S: Serializer>(
     serializer.serialize_str(&typed(choice.clone()))
 }
 
-/// Serializes a choice as it is typed, if there is one.
+/// Serializes a choice as typed, if there is one.
 fn as_typed_option<C: ValueEnum, S: Serializer>(
     choice: &Option<C>,
     serializer: S,
@@ -241,12 +242,12 @@ impl Given {
         names.iter().find_map(|name| Some((*name, given(name)?.1.as_str())))
     }
 
-    /// Checks that none of these options is given, which another choice makes meaningless.
+    /// Checks that none of these options, which another choice makes meaningless, is given.
     ///
     /// # Arguments
     ///
-    /// - `choice`: what makes them meaningless, for example `with --clipping flat`
-    /// - `needed`: what would give them a meaning, for example `--clipping quantile`
+    /// - `choice`: the choice that makes them meaningless, for example `with --clipping flat`
+    /// - `needed`: the choice that would make them meaningful, for example `--clipping quantile`
     ///
     /// # Errors
     ///
@@ -267,7 +268,7 @@ impl Given {
     }
 }
 
-/// Options of a training, which record what was given on the command line.
+/// Options of a training mode, which record the options given on the command line.
 pub trait TrainingOptions: Parser {
     /// Returns the record of the given options.
     fn given_mut(&mut self) -> &mut Given;
@@ -276,7 +277,7 @@ pub trait TrainingOptions: Parser {
     ///
     /// # Errors
     ///
-    /// Returns clap's error, which is also the help text where help is asked for.
+    /// Returns clap's error, which is also the help text if help is requested.
     fn read<W: Into<std::ffi::OsString> + Clone>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Self, clap::Error> {

@@ -50,7 +50,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] if the folder is a file, or the file is a folder or lies in a
+    /// Returns [`TrainError::Option`] if the folder is a file, or the file is a folder or is in a
     /// folder that does not exist.
     pub fn new(options: &RunOptions) -> Result<Self, TrainError> {
         let folder = options.output.clone();
@@ -154,8 +154,9 @@ impl Output {
     }
 }
 
-/// Writes the ledger of a run to its folder. A ledger of another run that is there becomes
-/// `ledger-1.json`, `ledger-2.json` and so on: it may be the only record of those releases.
+/// Writes the ledger of a run to its folder. An existing ledger of another run is renamed to
+/// `ledger-1.json`, `ledger-2.json`, and so on, because it may be the only record of those
+/// releases.
 ///
 /// # Errors
 ///
@@ -170,7 +171,8 @@ pub(super) fn write_ledger(
     let text = ledger.map(|ledger| ledger.to_json().map_err(DpError::from)).transpose()?;
     let io = |source| TrainError::Io { path: path.clone(), source };
     match std::fs::read(&path) {
-        // Written by this run before it was interrupted; a new run with equal settings is another.
+        // Written by this run before it was interrupted; a new run with equal settings is a
+        // different one.
         Ok(found) if resumed && text.as_ref().is_some_and(|text| text.as_bytes() == found) => {
             return Ok(());
         }
@@ -237,18 +239,18 @@ mod tests {
         let load = |name: &str| PrivacyLedger::load(output.file(name)).unwrap();
         output.ledger(None).unwrap();
         output.ledger(Some(&first)).unwrap();
-        // A resumed run writes its own once more.
+        // A resumed run rewrites its own ledger.
         Output { resumed: true, ..output.clone() }.ledger(Some(&first)).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         output.ledger(Some(&second)).unwrap();
         output.models(MlpConfig::new().init(&Device::flex()), None).unwrap();
         assert_eq!(load(LEDGER_FILE).entries(), second.entries());
         assert_eq!(load("ledger-1.json").entries(), first.entries());
-        // A model without privacy is not next to a ledger that seems to be its own.
+        // A non-private model must not sit next to a ledger that appears to belong to it.
         output.ledger(None).unwrap();
         assert!(!output.file(LEDGER_FILE).exists());
         assert_eq!(load("ledger-2.json").entries(), second.entries());
-        // A run with the settings of another releases as much again.
+        // A second run with the same settings makes the same number of releases again.
         (0..2).for_each(|_| output.ledger(Some(&first)).unwrap());
         assert_eq!(load("ledger-3.json").entries(), first.entries());
     }

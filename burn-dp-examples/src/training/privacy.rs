@@ -1,4 +1,4 @@
-//! From the requested privacy to the noise of a plan.
+//! Computes the noise of a plan from the requested privacy.
 
 use burn_dp::DpError;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
@@ -13,15 +13,15 @@ use super::{TrainError, checks};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PrivacySettings {
-    /// Budget: the noise is calibrated to end at this ε unless it is given too. Training stops
+    /// Budget: the noise is calibrated to end at this ε unless it is also given. Training stops
     /// before the step that would exceed it.
     pub epsilon: Option<f64>,
     /// δ at which ε is stated.
     pub delta: f64,
     /// Standard deviation of the noise over the sensitivity.
     pub noise_multiplier: Option<f64>,
-    /// Number of units for which the statement has a guarantee in addition. A resumed run may have
-    /// another one.
+    /// Number of units for which the statement also has a guarantee. A resumed run may use a
+    /// different one.
     #[serde(skip)]
     pub group: Option<u64>,
     /// Known seed of sampling and noise. Nothing is private with it.
@@ -84,7 +84,7 @@ impl PrivacySettings {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] with the largest δ and a way out.
+    /// Returns [`TrainError::Option`] with the largest δ and a remedy.
     pub fn check_delta(&self, units: usize, name: &str) -> Result<(), TrainError> {
         let largest = 1.0 / units as f64;
         if self.delta > 0.0 && self.delta < largest {
@@ -104,7 +104,8 @@ impl PrivacySettings {
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] if the noise multiplier spends more than the budget in the
-    /// first step, and [`TrainError::Privacy`] if the plan is refused or no noise meets the budget.
+    /// first step, and [`TrainError::Privacy`] if the plan is rejected or no noise meets the
+    /// budget.
     pub fn plan(&self, config: PrivacyPlanConfig, steps: u64) -> Result<PrivacyPlan, TrainError> {
         let mut config = config;
         if let Some(epsilon) = self.epsilon {

@@ -1,4 +1,4 @@
-//! The training program: which training the command line asks for.
+//! The training program, which runs the training mode that the command line requests.
 
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ use super::individual::{self, IndividualOptions};
 use super::options::TrainingOptions;
 use super::recipes;
 
-/// A training with its options.
+/// A training mode with its options.
 #[derive(Debug, Clone)]
 pub enum Training {
     /// Each example's gradient is clipped; also ordinary training.
@@ -27,7 +27,7 @@ impl Training {
     ///
     /// # Errors
     ///
-    /// Returns clap's error, which is also the help text where help is asked for.
+    /// Returns clap's error, which is also the help text if help is requested.
     pub fn parse<W: Into<OsString> + Clone>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Self, clap::Error> {
@@ -62,7 +62,7 @@ impl Training {
     }
 }
 
-/// The options that choose a training.
+/// The options that choose a training mode.
 #[derive(Debug, Default, PartialEq)]
 struct Choice {
     dataset: Option<String>,
@@ -71,8 +71,8 @@ struct Choice {
 }
 
 impl Choice {
-    /// Reads the choice with the options of all trainings at once, so that the value of an option
-    /// is never taken for a data set. Errors are left to the parser of the training.
+    /// Reads the choice with the options of all training modes at once, so that the value of an
+    /// option is never mistaken for a data set. The parser of the training mode reports errors.
     fn of(words: &[OsString]) -> Self {
         let mut all = clap::Command::new("train")
             .ignore_errors(true)
@@ -89,13 +89,13 @@ impl Choice {
             let arg = arg.clone().required(false).default_value(None);
             all = all.arg(match arg.get_action() {
                 ArgAction::SetTrue => arg,
-                // Any value: the trainings have different choices.
+                // Any value, because the training modes have different choices.
                 _ => arg.value_parser(clap::value_parser!(OsString)),
             });
         }
         let Ok(matches) = all.try_get_matches_from(words) else { return Self::default() };
         let value = |id: &str| matches.get_one::<OsString>(id)?.to_str().map(String::from);
-        // Without a default where the line has an error.
+        // Without a default if the line has an error.
         let federated = matches.try_get_one::<bool>("federated").ok().flatten() == Some(&true);
         Self { dataset: value("dataset"), clipping: value("clipping"), federated }
     }

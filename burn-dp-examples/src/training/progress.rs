@@ -1,4 +1,4 @@
-//! What a run prints: its beginning, a progress bar, and a table of measurements.
+//! The printed output of a run: its beginning, a progress bar, and a table of measurements.
 
 use std::time::{Duration, Instant};
 
@@ -17,17 +17,17 @@ pub const TEST_ACCURACY: Column = ("test acc.", 11, "share of correct prediction
 /// The privacy that was spent.
 pub const EPSILON: Column = ("epsilon", 10, "privacy spent so far, an upper bound");
 
-/// Widest line of the legend.
+/// Maximum width of a line of the legend.
 const LEGEND_WIDTH: usize = 96;
 
-/// Steps after which the time of a pass is estimated.
+/// Number of steps after which the time of a pass is estimated.
 const ESTIMATED_AFTER: usize = 3;
 
 /// The progress bar of a preparation.
 pub(super) struct Waiting(ProgressBar);
 
 impl Waiting {
-    /// Shows what is made, and how many of it.
+    /// Shows the kind of item in progress, and the number of items.
     pub(super) fn start(what: &'static str, count: usize) -> Self {
         let bar = ProgressBar::new(count as u64).with_message(what);
         if let Ok(style) = ProgressStyle::with_template("{msg}: {bar:40} {pos}/{len}, {eta}") {
@@ -49,10 +49,10 @@ impl Waiting {
 pub struct Progress {
     bar: ProgressBar,
     columns: Vec<Column>,
-    /// Name and number of steps of what is timed, for example a pass over the data.
+    /// Name and number of steps of the timed unit, for example a pass over the data.
     pass: (&'static str, usize),
     steps: usize,
-    /// Steps that this process made, and of those the steps since the last row.
+    /// Number of steps in this process, and since the last row.
     made: usize,
     since_row: usize,
     since: Instant,
@@ -64,12 +64,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Prints the legend and the head of the table.
+    /// Prints the legend and the header of the table.
     ///
     /// # Arguments
     ///
-    /// - `first`, `steps`: steps made before this process, and steps of the whole training
-    /// - `pass`: name and number of steps of what is timed
+    /// - `first`, `steps`: steps before this process, and steps of the whole training
+    /// - `pass`: name and number of steps of the timed unit
     pub fn start(
         first: usize,
         steps: usize,
@@ -100,7 +100,7 @@ impl Progress {
         }
     }
 
-    /// Counts a step, and estimates the time of a pass once some steps were made.
+    /// Counts a step, and estimates the time of a pass after a few steps.
     pub fn step(&mut self, number: usize) {
         self.bar.set_position(number as u64);
         self.made += 1;
@@ -112,7 +112,7 @@ impl Progress {
             let of = |steps: usize| duration(step.mul_f64(steps as f64));
             let (name, steps) = self.pass;
             let (pass, rest) = (of(steps), of(self.steps - number));
-            // Not on the standard output: its lines are results.
+            // Not on the standard output, because its lines are results.
             self.bar.suspend(|| eprintln!("about {pass} per {name}, {rest} to the end"));
         }
     }
@@ -148,12 +148,12 @@ impl Progress {
     }
 }
 
-/// Prints what is trained and with which privacy.
+/// Prints the training task and its privacy.
 ///
 /// # Arguments
 ///
 /// - `subject`: the model, the data and the length of the training
-/// - `privacy`: the plan and the δ at which ε is stated; nothing for ordinary training
+/// - `privacy`: the plan and the δ at which ε is stated; `None` for ordinary training
 ///
 /// # Errors
 ///

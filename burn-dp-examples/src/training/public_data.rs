@@ -1,4 +1,4 @@
-//! Public examples: drawn by the program, or of another data set than the one that is trained on.
+//! Public examples: drawn by the program, or from a data set other than the training data.
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +16,13 @@ impl DataOptions {
     ///
     /// # Arguments
     ///
-    /// - `needed_by`: what needs public examples, for example `--clipping layerwise`
-    /// - `instead`: what needs none
+    /// - `needed_by`: the option that needs public examples, for example `--clipping layerwise`
+    /// - `instead`: an alternative that needs none
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] if no source is given for a data set other than the drawn
-    /// digits, or if the source is the data set that is trained on.
+    /// digits, or if the source is the training data.
     pub(super) fn check_public(&self, needed_by: &str, instead: &str) -> Result<(), TrainError> {
         let trained = typed(self.dataset);
         let Some(public) = self.public_dataset() else {
@@ -86,7 +86,7 @@ impl DataOptions {
         let named = typed(public);
         let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let private = self.data_dir.as_deref().map(whole);
-        // The files of these two may be of anything.
+        // The files of these two may contain anything.
         let open = matches!(public, DatasetName::Folder | DatasetName::Imdb);
         let nested = private.is_none_or(|private| {
             private.starts_with(whole(folder)) || whole(folder).starts_with(private)
@@ -287,7 +287,7 @@ mod tests {
             assert!(error.contains("has the files that are trained on"), "{error}");
             checked(&line(private, ["one", "other"])).unwrap();
         }
-        // Subfolders of their own tell them apart.
+        // Separate subfolders distinguish them.
         write("both/mnist");
         write("both/fashion-mnist");
         checked(&line("mnist", ["both", "both"])).unwrap();

@@ -1,4 +1,4 @@
-//! Recipes: options of a training, as a file.
+//! Recipes: options of a training run, as a file.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -26,7 +26,7 @@ const RECIPE: &str = "--recipe";
 /// Another name of the same option.
 const PRESET: &str = "--preset";
 
-/// Replaces `--recipe NAME` by the options of the recipe that the command line does not give.
+/// Replaces `--recipe NAME` with the options of the recipe that the command line does not set.
 ///
 /// # Arguments
 ///
@@ -74,7 +74,7 @@ pub(super) fn expanded(
         name => !is_given(name),
     });
     let options: Vec<OsString> = options.map(|(_, word)| word.into()).collect();
-    // In front: what follows an incomplete option would be its value.
+    // At the front, because words after an incomplete option would be its value.
     let first = 1.min(words.len());
     words.splice(first..first, options);
     Ok(words)
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn every_known_recipe_is_a_training() {
         for (name, text) in KNOWN {
-            // Each says what was chosen on which data, and what it gave.
+            // Each says what was chosen on which data, and the result.
             assert!(text.starts_with("# "), "{name}");
             let words = ["train", "--recipe", name, "--data-dir", "d", "--lr", "3"];
             let Training::Individual(options) = Training::parse(words).unwrap() else {
@@ -183,7 +183,7 @@ mod tests {
             let text = error(&format!("--recipe {}", path.display()));
             assert!(text.contains(expected), "{text}");
         }
-        // An option that is not known is refused by the parser.
+        // The parser rejects an unknown option.
         std::fs::write(&path, "learning-rate = 2\n").unwrap();
         let words = ["train".into(), "--recipe".into(), path.into_os_string()];
         let error = Training::parse(words).unwrap_err().to_string();

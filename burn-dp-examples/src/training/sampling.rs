@@ -1,4 +1,4 @@
-//! How the units of a step are drawn, and what correlates the noise of the steps.
+//! The sampling of the units of a step, and the strategy that correlates the noise of the steps.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::options::{Given, as_typed, typed};
 use super::{TrainError, checks};
 
-/// Number of parts of the data, unless it is given.
+/// Default number of parts of the data.
 const PARTS: usize = 8;
 
-/// Smallest number of steps between two steps of a unit, unless it is given.
+/// Default minimum number of steps between two steps of a unit.
 const SEPARATION: usize = 8;
 
 /// How the examples of a step are drawn.
@@ -24,28 +24,28 @@ pub enum SamplingName {
     /// Each example independently with probability batch size / N.
     #[default]
     Poisson,
-    /// As poisson, cut to at most --max-batch-size examples, and padded to fixed shapes.
+    /// Like poisson, truncated to at most --max-batch-size examples, and padded to fixed shapes.
     TruncatedPoisson,
     /// A uniform subset of exactly the batch size; the guarantee is for one example replaced.
     FixedSize,
     /// The batch size in independent draws; the guarantee is for one example replaced.
     WithReplacement,
-    /// Parts of a permutation, another one in each epoch: no amplification by sampling.
+    /// Parts of a permutation, a new one in each epoch: no amplification by sampling.
     Shuffled,
     /// Parts of one permutation: no amplification by sampling.
     ShuffledOnce,
-    /// Each example of one of --parts parts of the data, one part after the other.
+    /// Each example of one of --parts parts of the data, one part after another.
     CyclicPoisson,
     /// Each example in one random step of each epoch of --bins steps, the same in every epoch.
     BallsInBins,
-    /// As balls-in-bins, with another random step in each epoch.
+    /// Like balls-in-bins, with a new random step in each epoch.
     RandomAllocation,
-    /// As poisson, with a pause after each step of an example: its steps are at least --separation
-    /// apart.
+    /// Like poisson, with a pause after each step of an example: its steps are at least
+    /// --separation apart.
     MinSeparation,
 }
 
-/// The sampler of each option that belongs to few samplers.
+/// The samplers of each option that belongs to only a few samplers.
 const OWNERS: [(&str, &[SamplingName]); 6] = [
     ("--max-batch-size", &[SamplingName::TruncatedPoisson]),
     ("--parts", &[SamplingName::CyclicPoisson]),
@@ -55,7 +55,7 @@ const OWNERS: [(&str, &[SamplingName]); 6] = [
     ("--simulation-samples", &SIMULATED),
 ];
 
-/// The samplers whose amplification with several bands only a simulation has.
+/// The samplers whose amplification with several bands only a simulation includes.
 const SIMULATED: [SamplingName; 3] =
     [SamplingName::BallsInBins, SamplingName::RandomAllocation, SamplingName::MinSeparation];
 
@@ -66,7 +66,7 @@ pub struct SamplingOptions {
     /// How the examples, or the users, of a step are drawn [default: poisson].
     #[arg(long, value_enum)]
     pub sampling: Option<SamplingName>,
-    /// With --sampling truncated-poisson: largest number of examples, or users, in a step. In
+    /// With --sampling truncated-poisson: maximum number of examples, or users, in a step. In
     /// `cargo xtask tune` it must be reached with a probability of at least 1e-60 [default: eight
     /// standard deviations above the batch size].
     #[arg(long, value_name = "N")]
@@ -79,7 +79,7 @@ pub struct SamplingOptions {
     /// number over the batch size, rounded up].
     #[arg(long, value_name = "N")]
     pub bins: Option<usize>,
-    /// With --sampling min-separation: smallest number of steps from one step of an example, or
+    /// With --sampling min-separation: minimum number of steps from one step of an example, or
     /// user, to the next [default: 8].
     #[arg(long, value_name = "N")]
     pub separation: Option<usize>,
@@ -89,8 +89,8 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "FILE")]
     pub correlated_noise: Option<PathBuf>,
     /// With --sampling balls-in-bins, random-allocation or min-separation: bound epsilon by a
-    /// simulation with this seed where that is tighter than the certified analysis. The seed is
-    /// public: choose it before the run, and never after an answer.
+    /// simulation with this seed where this is tighter than the certified analysis. The seed is
+    /// public: choose it before the run, and never after a result is seen.
     #[arg(long, value_name = "N")]
     pub simulation_seed: Option<u64>,
     /// Random privacy losses of the simulation [default: 1000000].
@@ -105,17 +105,17 @@ pub struct SamplingSettings {
     /// How the examples of a step are drawn.
     #[serde(serialize_with = "as_typed")]
     pub sampling: SamplingName,
-    /// Largest number of examples in a step, where it is given.
+    /// Maximum number of examples in a step, if given.
     pub max_batch_size: Option<usize>,
-    /// Number of parts of the data, where it is given.
+    /// Number of parts of the data, if given.
     pub parts: Option<usize>,
-    /// Number of steps in an epoch of bins, where it is given.
+    /// Number of steps in an epoch of bins, if given.
     pub bins: Option<usize>,
-    /// Smallest number of steps from one step of a unit to the next, where it is given.
+    /// Minimum number of steps from one step of a unit to the next, if given.
     pub separation: Option<usize>,
-    /// Public seed of the simulation, where one is asked for.
+    /// Public seed of the simulation, if requested.
     pub simulation_seed: Option<u64>,
-    /// Random privacy losses of the simulation, where it is given.
+    /// Number of random privacy losses of the simulation, if given.
     pub simulation_samples: Option<u64>,
 }
 
@@ -124,8 +124,8 @@ impl SamplingSettings {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] for more than one unit and draws that are cut: the statement
-    /// at the end would have no answer.
+    /// Returns [`TrainError::Option`] for more than one unit with truncated draws, because the
+    /// statement at the end would have no answer.
     pub(super) fn check_group(&self, group: Option<u64>) -> Result<(), TrainError> {
         match group {
             Some(2..) if self.sampling == SamplingName::TruncatedPoisson => {
@@ -260,7 +260,7 @@ impl SamplingSettings {
         }
     }
 
-    /// Returns the number of steps in which as many units are drawn as there are.
+    /// Returns the number of steps that draw, in expectation, as many units as exist.
     pub(super) fn steps_per_epoch(&self, units: usize, batch_size: usize) -> usize {
         self.bins.unwrap_or_else(|| units.div_ceil(batch_size))
     }
@@ -275,7 +275,7 @@ impl SamplingSettings {
         }
     }
 
-    /// Returns the simulation that is asked for.
+    /// Returns the requested simulation.
     fn simulation(&self) -> Result<Option<Simulation>, TrainError> {
         let Some(seed) = self.simulation_seed else { return Ok(None) };
         let simulation = Simulation::new(seed);
@@ -287,8 +287,8 @@ impl SamplingSettings {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] if more units than there are fit into a step, or if there are
-    /// more bins or longer pauses than the units allow.
+    /// Returns [`TrainError::Option`] if a step has more units than exist, or if there are more
+    /// bins or longer pauses than the units allow.
     pub(super) fn check_units(
         &self,
         units: usize,

@@ -6,14 +6,15 @@ use burn_dp_accountant::PrivacyStatement;
 
 use super::TrainError;
 
-/// Returns the statement of what was released.
+/// Returns the statement of all releases.
 ///
 /// # Arguments
 ///
 /// - `deltas`: values of δ at which ε is stated
-/// - `group`: the number of units for which ε is stated too, as for several examples of one person
+/// - `group`: the number of units for which ε is also stated, for example for several examples of
+///   one person
 /// - `facts`: public facts by name, for example the data set
-/// - `not_covered`: what ε does not cover in this training
+/// - `not_covered`: facts that ε does not cover in this training run
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Thresholds that the policies of several trainings share.
+//! Thresholds that the policies of several training modes share.
 
 use burn_dp::clipping::{Clipping, ScheduledClipping};
 use burn_dp::schedule::Schedule;

@@ -207,7 +207,7 @@ async function loop() {
   postMessage({ event: "stopped", finished: state.finished });
 }
 
-// A step borrows the trainer, so calls come one after the other.
+// A step borrows the trainer, so calls come one after another.
 let queue = Promise.resolve();
 function exclusively(work) {
   const made = queue.then(work);

@@ -22,7 +22,7 @@ impl Images {
         self.items.len()
     }
 
-    /// Returns the pixels of all images, one after the other.
+    /// Returns the pixels of all images, one after another.
     pub fn pixels(&self) -> Vec<u8> {
         self.items.iter().flat_map(|item| item.image.iter().copied()).collect()
     }
@@ -39,7 +39,7 @@ pub fn drawn_images(count: usize) -> Images {
     Images { items: digits::splits(SEED, count, 0).train.items().to_vec() }
 }
 
-/// Draws digits to test on, which are others than those to train on.
+/// Draws digits to test on, which differ from those to train on.
 #[wasm_bindgen(js_name = drawnTestImages)]
 pub fn drawn_test_images(count: usize) -> Images {
     Images { items: digits::splits(SEED, 0, count).test.items().to_vec() }
@@ -60,7 +60,7 @@ pub fn idx_images(images: &[u8], labels: &[u8]) -> Result<Images, JsError> {
     Ok(Images { items: items.collect() })
 }
 
-/// Returns images of these pixels, one after the other, and these digits.
+/// Returns images of these pixels, one after another, and these digits.
 #[wasm_bindgen(js_name = labeledImages)]
 pub fn labeled_images(pixels: &[u8], labels: &[u8]) -> Result<Images, JsError> {
     let (images, rest) = pixels.as_chunks::<PIXELS>();

@@ -1,6 +1,6 @@
 //! Private training of a digit classifier in a browser.
 //!
-//! The page (folder `page`) runs this library in a Web Worker: [`Trainer`] makes the steps,
+//! The page (folder `page`) runs this library in a Web Worker: [`Trainer`] runs the steps, and
 //! [`plan`] computes what a budget buys. Nothing here makes a request; releases are stored by
 //! `page/store.js` before their noise is drawn ([`store`]).
 

@@ -1,4 +1,4 @@
-//! What the user chooses, and what it buys.
+//! The user's settings, and the resulting plan.
 
 use burn_dp::DpError;
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
@@ -34,7 +34,7 @@ impl Settings {
     }
 }
 
-/// What the page shows of a plan.
+/// The parts of a plan that the page shows.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {

@@ -7,7 +7,7 @@ use wasm_bindgen_futures::JsFuture;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Appends a text to the log of releases; the promise is kept when the text is durable.
+    /// Appends a text to the log of releases; the promise is resolved when the text is durable.
     #[wasm_bindgen(js_namespace = ["globalThis", "burnDp"], js_name = appendRelease)]
     fn append_release(text: &str) -> Promise;
 

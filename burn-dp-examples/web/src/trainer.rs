@@ -1,4 +1,4 @@
-//! A private training, step by step.
+//! Private training, step by step.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
@@ -19,15 +19,15 @@ use crate::network::Network;
 use crate::settings::Settings;
 use crate::store::BrowserStore;
 
-/// Largest number of images in memory at once.
+/// Maximum number of images in memory at once.
 const PHYSICAL_BATCH: usize = 128;
 
-/// A run, begun or resumed.
+/// A new or resumed run.
 #[wasm_bindgen]
 pub struct Trainer {
     settings: Settings,
     optim: DpOptimizer,
-    /// `None` while a step is made.
+    /// `None` while a step runs.
     model: Option<Network>,
     batches: LogicalBatches<Batch<Tensor<4>>>,
     test: Images,
@@ -35,7 +35,7 @@ pub struct Trainer {
     device: Device,
 }
 
-/// What the storage of the browser keeps of a run, besides its log of releases.
+/// The state of a run in the browser's storage, in addition to its log of releases.
 #[wasm_bindgen(getter_with_clone)]
 pub struct Saved {
     /// The record of the model.
@@ -44,13 +44,13 @@ pub struct Saved {
     pub record: Vec<u8>,
 }
 
-/// What happens to the steps that were released after the stored state.
+/// The treatment of steps that were released after the stored state.
 #[wasm_bindgen]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostSteps {
-    /// They are repeated with their noise, on the device that made them.
+    /// They are repeated with their noise, on the device that computed them.
     Repeat,
-    /// They are left out; they stay paid.
+    /// They are skipped, and still count in the ledger.
     Skip,
 }
 
@@ -58,13 +58,13 @@ pub enum LostSteps {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Progress {
-    /// Steps that were made.
+    /// Number of steps.
     step: u64,
     /// Steps in the ledger: more, while a resumed run repeats steps.
     released: u64,
     steps: u64,
     finished: bool,
-    /// A repeated step differs from the step that was released, so it was refused.
+    /// A repeated step differs from the step that was released, so it was rejected.
     repetition_differs: bool,
 }
 
@@ -88,7 +88,7 @@ async fn device(backend: &str) -> Result<Device, JsError> {
 
 #[wasm_bindgen]
 impl Trainer {
-    /// Begins a run. Its releases are stored from here on.
+    /// Starts a run. Its releases are stored from now on.
     pub async fn begin(
         backend: String,
         settings: String,
@@ -108,7 +108,7 @@ impl Trainer {
     /// # Arguments
     ///
     /// - `log`: the texts of the store, in order
-    /// - `lost_steps`: what happens to the steps that were released after the stored state
+    /// - `lost_steps`: the treatment of steps that were released after the stored state
     #[allow(clippy::too_many_arguments)]
     pub async fn resume(
         backend: String,
@@ -150,12 +150,12 @@ impl Trainer {
         Ok(Self { settings, optim, model: Some(model), batches, test, loss, device })
     }
 
-    /// Returns how far the run is, as JSON.
+    /// Returns the progress of the run, as JSON.
     pub fn progress(&self) -> Result<String, JsError> {
         self.shown(false)
     }
 
-    /// Makes the next step and returns the progress, as JSON.
+    /// Runs the next step and returns the progress, as JSON.
     pub async fn step(&mut self) -> Result<String, JsError> {
         let Some(batch) = self.batches.next() else { return self.shown(false) };
         let batch = batch?;
@@ -181,7 +181,7 @@ impl Trainer {
         }
     }
 
-    /// Returns ε of everything that was released so far.
+    /// Returns the ε of everything that was released so far.
     pub fn epsilon(&self) -> Result<f64, JsError> {
         Ok(self.optim.privacy_spent(self.settings.delta)?.upper)
     }

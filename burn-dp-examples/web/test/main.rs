@@ -1,7 +1,7 @@
 //! Runs the page for browsers in Chromium: `cargo xtask test-web`.
 //!
 //! One training on Flex is interrupted by a reload and by a changed state, a second one on WebGPU
-//! loses its GPU. What the page shows is compared with what this program computes natively.
+//! loses its GPU. The values on the page are compared with native results of this program.
 
 mod outcome;
 mod page;
@@ -36,7 +36,7 @@ struct Options {
     flex_only: bool,
 }
 
-/// The training on the processor, with the settings that the page begins with.
+/// The training on the processor, with the initial settings of the page.
 const WHOLE: Settings =
     Settings { backend: "flex", count: 20_000, batch_size: 1_000, epochs: 15, epsilon: 3.0 };
 
@@ -70,7 +70,7 @@ fn passed(what: &str, outcome: Outcome) -> Outcome {
     Ok(())
 }
 
-/// The plan that the page should have made.
+/// The plan that the page should have created.
 fn plan(settings: &Settings) -> Outcome<PrivacyPlan> {
     let config = PrivacyPlanConfig::new(settings.count, f64::from(settings.batch_size));
     let budget = Budget::new(settings.epsilon, DELTA)?;
@@ -87,7 +87,7 @@ fn seeded(page: &Page) -> Outcome {
     ensure(found.as_str() == Some(&expected), || "the bits differ".into())
 }
 
-/// IDX files and PNG images of the user are read, and other files are refused.
+/// IDX files and PNG images of the user are read, and other files are rejected.
 fn files(page: &Page) -> Outcome {
     page.set("batch-size", "20")?;
     let folder = tempfile::tempdir()?;
@@ -131,16 +131,16 @@ fn training(page: &Page) -> Outcome {
     })?;
     page.start()?;
 
-    // A reload in the middle of a step: what was released stays in the ledger, and the repetition
-    // of the steps after the stored state is free.
+    // A reload in the middle of a step: the releases stay in the ledger, and repeating the steps
+    // after the stored state is free.
     page.wait_for_unsaved_step(12)?;
     let before = page.spent()?;
     page.reload()?;
     let after = page.resume()?;
     ensure(after >= before, || format!("ε fell from {before} to {after}"))?;
 
-    // The same with another state: the repetition differs, so the run continues after it. A reload
-    // right after a state was stored repeats nothing, and is tried again.
+    // With another state, the repetition differs, so the run continues after it. A reload right
+    // after a state was stored repeats nothing, and is tried again.
     let mut lowest = after;
     for attempt in 1.. {
         page.wait_for_unsaved_step(20 + 10 * attempt)?;

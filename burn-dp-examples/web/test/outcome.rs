@@ -1,4 +1,4 @@
-//! What a check ends with.
+//! The outcome of a check.
 
 use std::error::Error;
 

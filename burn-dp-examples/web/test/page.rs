@@ -1,6 +1,6 @@
-//! The page in Chromium, by Chrome's DevTools protocol.
+//! The page in Chromium, controlled through the Chrome DevTools protocol.
 //!
-//! Length: one short method for each thing that a user does or sees.
+//! Length: one short method for each action and observation of a user.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use super::outcome::{Outcome, ensure};
 
-/// Flags of a browser without a window: WebGPU also by software, and no traffic of its own.
+/// Flags of a browser without a window: WebGPU may run in software, and the browser sends no
+/// traffic itself.
 const FLAGS: [&str; 5] = [
     "--enable-unsafe-webgpu",
     "--disable-background-networking",
@@ -25,7 +26,7 @@ const FLAGS: [&str; 5] = [
     "--no-first-run",
 ];
 
-/// What is chosen before a training.
+/// The settings that are chosen before training.
 pub(super) struct Settings {
     pub(super) backend: &'static str,
     pub(super) count: usize,
@@ -39,7 +40,7 @@ pub(super) struct Page {
     log: PathBuf,
     /// Requests that the server had when each page was loaded, and when it was left.
     quiet: Mutex<Vec<(usize, usize)>>,
-    /// Addresses that the browser asked for.
+    /// Addresses that the browser requested.
     asked: Arc<Mutex<Vec<String>>>,
     tab: Arc<Tab>,
     /// The browser ends when it is dropped.
@@ -99,7 +100,7 @@ impl Page {
         Ok(fs::read_to_string(&self.log)?.lines().count())
     }
 
-    /// Notes how many requests the server has, before the page is left.
+    /// Records the number of requests to the server, before the page is left.
     fn leave(&self) -> Outcome {
         let requests = self.requests()?;
         if let Some((_, last)) = self.quiet.lock().ok().as_mut().and_then(|quiet| quiet.last_mut())
@@ -109,7 +110,8 @@ impl Page {
         Ok(())
     }
 
-    /// Checks that nothing was requested while a page was used, and never anything elsewhere.
+    /// Checks that nothing was requested while a page was used, and nothing from elsewhere at any
+    /// time.
     pub(super) fn check_requests(&self) -> Outcome {
         let refused = self.value("fetch('index.html').then(() => false, () => true)")?;
         ensure(refused == Value::Bool(true), || "the page can make requests".into())?;
@@ -169,7 +171,7 @@ impl Page {
         number.parse().map_err(|_| format!("{id} is \"{text}\"").into())
     }
 
-    /// Returns ε as the page has it, with all digits.
+    /// Returns the ε of the page, with all digits.
     pub(super) fn spent(&self) -> Outcome<f64> {
         let value = self.value("document.getElementById('epsilon-text').dataset.value")?;
         Ok(value.as_str().unwrap_or_default().parse()?)
@@ -185,13 +187,13 @@ impl Page {
         self.wait(&format!("document.getElementById('{id}').textContent.includes('{text}')"), limit)
     }
 
-    /// Waits until this step is made.
+    /// Waits until this step is complete.
     pub(super) fn wait_for_step(&self, step: u64) -> Outcome {
         let made = format!("document.getElementById('steps-progress').value >= {step}");
         self.wait(&made, Duration::from_secs(300))
     }
 
-    /// Waits until this step is made, and further ones that are not in the stored state yet.
+    /// Waits until this step is complete, and further ones that are not in the stored state yet.
     pub(super) fn wait_for_unsaved_step(&self, step: u64) -> Outcome {
         let value = "document.getElementById('steps-progress').value";
         let made = format!("{value} >= {step} && {value} % 5 === 2");

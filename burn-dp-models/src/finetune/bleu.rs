@@ -6,7 +6,7 @@ use std::collections::HashMap;
 const ORDER: usize = 4;
 
 /// Returns the BLEU score of a corpus, between 0 and 1: the geometric mean of the precisions of
-/// n-grams of one to four words, times the penalty of short texts.
+/// n-grams of one to four words, times the penalty for short texts.
 ///
 /// Words are separated by white space. Each text has one reference. Without a match of some length
 /// the score is zero, as in the definition.

@@ -16,7 +16,7 @@ use super::read::language_model;
 use super::task::EVALUATED;
 use crate::{Gpt2LanguageModel, Sequence, Tokens};
 
-/// What is before the digits.
+/// The text before the digits.
 const TEMPLATE: &str = "The secret number is";
 
 /// Number of random digits.
@@ -29,7 +29,7 @@ const TEXTS: usize = 10_usize.pow(DIGITS as u32);
 ///
 /// # Privacy
 ///
-/// All texts follow from a public seed, and none from the data.
+/// All texts are derived from a public seed, and none from the data.
 #[derive(Debug)]
 pub(super) struct Canaries {
     canaries: Vec<Canary>,
@@ -46,8 +46,9 @@ pub(super) struct Canary {
 }
 
 impl Canaries {
-    /// Draws texts without repetition, or returns `None` if no canary is asked for. The canaries
-    /// depend on `seed` alone: a smaller number is a part of a larger one.
+    /// Draws texts without repetition, or returns `None` if no canary is requested. The canaries
+    /// depend only on `seed`: the canaries for a smaller number are a subset of those for a larger
+    /// one.
     ///
     /// # Errors
     ///
@@ -123,15 +124,14 @@ impl Canaries {
     }
 }
 
-/// How much a model prefers canaries to other texts of the same form.
+/// The preference of a model for canaries over other texts of the same form.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Exposures {
-    /// Rows of each canary among what was trained on; 0 if this is not known.
+    /// Number of training rows of each canary; 0 if this is not known.
     pub repetitions: usize,
-    /// Number of texts among which a canary has its rank: itself and texts that were not trained
-    /// on.
+    /// Number of texts that a canary is ranked among: itself and texts that were not trained on.
     pub candidates: usize,
-    /// The largest exposure that this number of texts can show.
+    /// The maximum exposure that this number of texts can show.
     pub largest: f64,
     /// The mean exposure of texts that a model has not seen.
     pub by_chance: f64,
@@ -141,7 +141,7 @@ pub struct Exposures {
     pub canaries: Vec<Exposure>,
 }
 
-/// How much a model prefers one canary.
+/// The preference of a model for one canary.
 ///
 /// # References
 ///
@@ -155,7 +155,7 @@ pub struct Exposure {
     pub loss: f64,
     /// 1 if no other text has a lower perplexity. Among equal ones, the middle.
     pub rank: f64,
-    /// Base-2 logarithm of the number of texts, less the base-2 logarithm of the rank.
+    /// Base-2 logarithm of the number of texts, minus the base-2 logarithm of the rank.
     pub exposure: f64,
 }
 
@@ -187,7 +187,7 @@ impl Exposures {
     }
 }
 
-/// Measures a model that exists, prints the exposures, and writes them.
+/// Measures an existing model, prints the exposures, and writes them.
 ///
 /// # Errors
 ///
@@ -205,7 +205,7 @@ pub(super) fn run(options: &ExposureOptions) -> Result<(), TrainError> {
         canary_candidates: options.canary_candidates,
     };
     let Some(canaries) = Canaries::draw(&drawn, &encoding, options.seed)? else { return Ok(()) };
-    // How often the model has seen them is not in its files.
+    // The model's files do not say how often it has seen them.
     let exposures = Exposures { repetitions: 0, ..canaries.expose(&model, &device) };
     exposures.print();
     options.json.as_deref().map_or(Ok(()), |path| files::write_json(path, &exposures))
@@ -214,7 +214,7 @@ pub(super) fn run(options: &ExposureOptions) -> Result<(), TrainError> {
 /// Returns the text of a number.
 fn text(number: usize) -> String {
     let digits = format!("{number:0DIGITS$}");
-    // With spaces, a tokenizer does not join digits to tokens of its own.
+    // Spaces prevent a tokenizer from joining digits into one token.
     digits.chars().fold(TEMPLATE.to_string(), |text, digit| format!("{text} {digit}"))
 }
 
@@ -254,8 +254,7 @@ fn losses(model: &Gpt2LanguageModel, texts: &[&Sequence], device: &Device) -> Ve
     texts.chunks(EVALUATED).flat_map(chunk).collect()
 }
 
-/// Returns the rank of a loss among the losses of other texts. A loss that is not a number is the
-/// last.
+/// Returns the rank of a loss among the losses of other texts. A loss that is NaN is the last one.
 fn rank(loss: f64, others: &[f64]) -> f64 {
     let count = |ordering| others.iter().filter(|other| other.total_cmp(&loss) == ordering).count();
     1.0 + count(std::cmp::Ordering::Less) as f64 + 0.5 * count(std::cmp::Ordering::Equal) as f64

@@ -14,7 +14,7 @@ use crate::reference::{Comparison, compare, write_for_python};
 /// The script, in the folder of this crate.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/reference.py");
 
-/// Largest difference of a score after a round trip through files.
+/// Maximum difference of a score after a round trip through files.
 const TOLERANCE: f64 = 1e-5;
 
 /// All results.

@@ -43,7 +43,7 @@ pub(super) struct Features {
 ///
 /// # Errors
 ///
-/// Returns [`TrainError`] as [`super::Finetune::run`].
+/// Returns the errors of [`super::Finetune::run`].
 pub(super) fn run(
     options: &FinetuneOptions,
     texts: &Texts,
@@ -76,7 +76,7 @@ pub(super) fn run(
     }
 }
 
-/// What is asked for.
+/// The request.
 struct Request<'a> {
     options: &'a FinetuneOptions,
     texts: &'a Texts,
@@ -85,7 +85,7 @@ struct Request<'a> {
     names: &'a [String],
 }
 
-/// Returns the names of the classes: the names in the options, else in the configuration.
+/// Returns the names of the classes: from the options or, if absent, from the configuration.
 fn class_names(options: &FinetuneOptions, labels: &Labels) -> Result<Vec<String>, TrainError> {
     let names = match labels.labels.is_empty() {
         true => Config::labels(&options.model)?,

@@ -17,7 +17,7 @@ pub(super) struct Columns<'a> {
     pub(super) user: Option<&'a str>,
 }
 
-/// A row of a file. The columns that were not asked for are empty.
+/// A row of a file. Columns that were not requested are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Row {
     pub(super) text: String,
@@ -38,8 +38,8 @@ pub(super) fn read(path: &Path, columns: Columns<'_>) -> Result<(Vec<u8>, Vec<Ro
     Ok((content, rows))
 }
 
-/// Returns the rows of a file with this content: `.csv` with a head line, or `.jsonl`; `.gz` may
-/// follow.
+/// Returns the rows of a file with this content: `.csv` with a header line, or `.jsonl`, optionally
+/// followed by `.gz`.
 ///
 /// # Errors
 ///

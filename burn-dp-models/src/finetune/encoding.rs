@@ -1,4 +1,4 @@
-//! From texts to tokens.
+//! Converts texts to tokens.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a run writes for Python: a model or an adapter.
+//! The output of a run for Python: a model or an adapter.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +10,17 @@ use super::encoding;
 use crate::weights::{tensors, to_safetensors};
 use crate::{Adapter, LoraTargets, ModelError};
 
-/// Folders inside the output folder.
+/// Folders in the output folder.
 const MODEL: &str = "model";
 const ADAPTER: &str = "adapter";
 
 /// The configuration of a model.
 const CONFIG: &str = "config.json";
 
-/// What is done to images before the model.
+/// The preprocessing of images.
 pub(super) const PREPROCESSOR: &str = "preprocessor_config.json";
 
-/// Files of the base that a model needs in Python, as they are.
+/// Files of the base that a model needs in Python, copied unchanged.
 const COPIED: [&str; 7] = [
     encoding::FILE,
     PREPROCESSOR,
@@ -34,7 +34,7 @@ const COPIED: [&str; 7] = [
 /// Further files that a run may write into these folders.
 const NAMES: [&str; 4] = [CONFIG, "model.safetensors", Adapter::CONFIG_FILE, Adapter::WEIGHTS_FILE];
 
-/// What the files say about a model.
+/// The description of a model in the files.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Export<'a> {
     /// Name of the class in `transformers`.
@@ -101,7 +101,7 @@ impl Written {
         Ok(Self { folder: ADAPTER, files })
     }
 
-    /// Writes the files in place of the files of an earlier run, whose statement is removed before.
+    /// Writes the files in place of the files of an earlier run, whose statement is removed first.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl Written {
             for name in NAMES.iter().chain(&COPIED) {
                 files::remove(&output.file(folder).join(name))?;
             }
-            // It has files of others otherwise.
+            // Fails if the folder has other files.
             let _ = std::fs::remove_dir(output.file(folder));
         }
         let folder = output.file(self.folder);
@@ -142,7 +142,7 @@ impl Export<'_> {
             config.insert("label2id".into(), ids.into());
             let is_gpt2 = self.architecture.starts_with("GPT2");
             if is_gpt2 && config.get("pad_token_id").is_none_or(Value::is_null) {
-                // GPT-2 has no token for padding, and its classifier wants one.
+                // GPT-2 has no padding token, and its classifier needs one.
                 let end = config.get("eos_token_id").cloned().unwrap_or(Value::Null);
                 config.insert("pad_token_id".into(), end);
             }

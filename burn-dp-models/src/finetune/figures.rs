@@ -17,7 +17,7 @@ pub struct FinetuneFigures {
     pub task: &'static str,
     /// Folder of the pre-trained model.
     pub model: PathBuf,
-    /// What was trained.
+    /// The trained part.
     pub train: String,
     /// Type of the packed weights under adapters, if they were packed.
     pub packed_base: Option<String>,
@@ -27,7 +27,7 @@ pub struct FinetuneFigures {
     pub trained_parameters: usize,
     /// Whether the training was differentially private: false with an insecure seed.
     pub private: bool,
-    /// What is protected.
+    /// The protected unit.
     pub unit: String,
     /// Upper bound of ε at the end; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
@@ -61,8 +61,8 @@ pub struct FinetuneFigures {
     pub measurements: Vec<Row>,
     /// Time of the steps without evaluations.
     pub train_seconds: f64,
-    /// Tokens in a second of the last pass, for the person at the terminal only: with the time, it
-    /// gives the number of tokens of the private draws.
+    /// Tokens per second in the last pass, only for the person at the terminal: together with the
+    /// time, it reveals the number of tokens of the private draws.
     #[serde(skip)]
     pub tokens_per_second: f64,
     /// Largest memory of the process; absent if the system does not report it.
@@ -103,7 +103,7 @@ pub struct Row {
     pub evaluation: Evaluation,
     /// Upper bound of ε so far; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
-    /// Tokens in a second of this pass, at the terminal only.
+    /// Tokens per second in this pass, only at the terminal.
     #[serde(skip)]
     pub tokens_per_second: f64,
 }

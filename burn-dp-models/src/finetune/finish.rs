@@ -1,4 +1,4 @@
-//! The end of a run: what it writes and states.
+//! The end of a run: its files and its statement.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::export::Written;
 use super::figures::{FinetuneFigures, Generated};
 use super::training::{Run, Trained};
 
-/// What ε does not cover.
+/// The facts that ε does not cover.
 const NOT_COVERED: [&str; 3] = [
     "The pre-trained model and its tokenizer, which are taken as public.",
     "The rows of the evaluation, which measured the model, and the names of the columns and of \

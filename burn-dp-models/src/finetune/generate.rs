@@ -28,7 +28,7 @@ const TRANSLATED: usize = 32;
 ///
 /// # Errors
 ///
-/// Returns [`TrainError`] as [`super::Finetune::run`].
+/// Returns the errors of [`super::Finetune::run`].
 pub(super) fn run(
     options: &FinetuneOptions,
     texts: &Texts,
@@ -107,7 +107,7 @@ pub(super) struct Text {
 /// Training of a language model.
 struct Generate {
     loss: CrossEntropyLoss,
-    /// The same with the sum over the tokens.
+    /// The loss with the sum over the tokens.
     sum: CrossEntropyLoss,
 }
 
@@ -124,7 +124,7 @@ impl Task for Generate {
         self.loss.forward_sequence(model.forward(&tokens).cast(FloatDType::F32), tokens.next)
     }
 
-    /// Loss and accuracy of a token.
+    /// Returns the loss and the accuracy of a token.
     fn evaluate(&self, model: &Gpt2LanguageModel, samples: &[Text], device: &Device) -> Evaluation {
         let model = model.valid();
         let (mut loss, mut right, mut count) = (0.0, 0.0, 0.0);

@@ -17,12 +17,13 @@ pub struct HalvedColumns<'a> {
     pub label: Option<&'a str>,
     /// User.
     pub user: Option<&'a str>,
-    /// What is in one half as a whole: the value up to its first `/`. Without it, each text.
+    /// The group that stays in one half: the value up to its first `/`. Without it, each text is a
+    /// group.
     pub group: Option<&'a str>,
 }
 
 /// Writes the rows of a `.csv` or `.jsonl` file to two files of JSON lines with the columns `text`,
-/// `label` and `user`. A checksum of its group decides the half of a row.
+/// `label` and `user`. A checksum of its group determines the half of a row.
 ///
 /// # Arguments
 ///

@@ -26,10 +26,10 @@ use crate::{Config, ModelError, ResNet, ResNetConfig, VitClassifier, Weights};
 const IMAGENET: Colors =
     Colors { image_mean: [0.485, 0.456, 0.406], image_std: [0.229, 0.224, 0.225] };
 
-/// The same for vision transformers without a file for it.
+/// Means and deviations for vision transformers without a file for them.
 const CENTERED: Colors = Colors { image_mean: [0.5; 3], image_std: [0.5; 3] };
 
-/// What is subtracted from the colors, and what they are divided by.
+/// The values that are subtracted from the colors, and the divisors.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 struct Colors {
     image_mean: [f32; 3],
@@ -40,7 +40,7 @@ struct Colors {
 ///
 /// # Errors
 ///
-/// Returns [`TrainError`] as [`super::Finetune::run`].
+/// Returns the errors of [`super::Finetune::run`].
 pub(super) fn run(
     options: &FinetuneOptions,
     images: &Images,
@@ -89,7 +89,7 @@ struct Forward<M> {
     side: usize,
 }
 
-/// What is asked for.
+/// The request.
 struct Request<'a> {
     options: &'a FinetuneOptions,
     images: &'a Images,

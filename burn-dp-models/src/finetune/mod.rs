@@ -1,4 +1,4 @@
-//! The program `finetune`: options, data, training, evaluation and what it writes.
+//! The program `finetune`: options, data, training, evaluation, and output.
 //!
 //! A run trains one task: the whole classifier, the head on cached features, or the
 //! language model; the training is the same for all of them.
@@ -36,7 +36,7 @@ pub use options::{
 use burn_dp_examples::training::TrainError;
 
 impl Finetune {
-    /// Runs the command. Returns the figures of a private training.
+    /// Runs the command. Returns the figures of private training.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 /// Fine-tune a pre-trained model with differential privacy.
 ///
 /// The model is a folder with config.json, tokenizer.json for texts, and model.safetensors or
-/// pytorch_model.bin. What is pre-trained, and the tokenizer, are taken as public.
+/// pytorch_model.bin. The pre-trained weights and the tokenizer are treated as public.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask finetune", bin_name = "cargo xtask finetune", version)]
 pub enum Finetune {
@@ -64,7 +64,7 @@ pub enum Finetune {
     Check(CheckOptions),
 }
 
-/// Options of all trainings.
+/// Options of all training commands.
 #[derive(Args, Debug, Clone)]
 pub struct FinetuneOptions {
     /// Folder of the pre-trained model.
@@ -93,11 +93,11 @@ impl FinetuneOptions {
     }
 }
 
-/// The texts and where they lie.
+/// The texts and their location.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Data")]
 pub struct Texts {
-    /// File with one row per example: .csv with a head line, or .jsonl, plain or gzip.
+    /// File with one row per example: .csv with a header line, or .jsonl, plain or gzip.
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
     /// Public file with the rows of the evaluation [default: about a tenth of the rows of the
@@ -113,12 +113,12 @@ pub struct Texts {
     /// With --user: rows of a user that are used in a step.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub user_rows: usize,
-    /// Longest text in tokens; the rest of a longer text is cut off.
+    /// Maximum length of a text in tokens; longer texts are truncated.
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub max_length: usize,
 }
 
-/// The images and where they lie.
+/// The images and their location.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Data")]
 pub struct Images {
@@ -147,7 +147,7 @@ pub struct Labels {
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Data")]
 pub struct Prompts {
-    /// Column of a prompt before the text: the model sees it and is not trained to write it.
+    /// Column of a prompt before the text: the model reads it and is not trained to generate it.
     #[arg(long, value_name = "COLUMN")]
     pub prompt: Option<String>,
     /// The loss of a text.
@@ -156,7 +156,7 @@ pub struct Prompts {
     /// Number of texts that are sampled at the end; with --prompt from prompts of the evaluation.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub samples: usize,
-    /// Longest sampled text in tokens.
+    /// Maximum length of a sampled text in tokens.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub sample_length: usize,
     /// Temperature of the samples; 0 takes the most likely token.
@@ -164,11 +164,11 @@ pub struct Prompts {
     pub temperature: f64,
 }
 
-/// Canaries: made-up, public texts, and how much the trained model remembers of them.
+/// Canaries: made-up public texts, and how much the trained model memorizes them.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Canaries")]
 pub struct CanaryOptions {
-    /// Number of canaries, made-up texts with random digits that are trained on as rows are, and
+    /// Number of canaries, made-up texts with random digits that are trained on like rows, and
     /// whose exposure is measured at the end.
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub canaries: usize,
@@ -180,10 +180,10 @@ pub struct CanaryOptions {
     pub canary_candidates: usize,
 }
 
-/// Options of the exposure of a model that exists.
+/// Options of the exposure of an existing model.
 #[derive(Args, Debug, Clone)]
 pub struct ExposureOptions {
-    /// Folder of the model: the pre-trained one, or what `generate` with --merge wrote.
+    /// Folder of the model: the pre-trained one, or the output of `generate` with --merge.
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
     /// Number of canaries.
@@ -215,15 +215,15 @@ pub struct Recipe {
     /// Train low-rank adapters of this rank.
     #[arg(long, value_name = "RANK")]
     pub lora: Option<usize>,
-    /// Layers with adapters, by the end of their names, each with a rank of its own if it differs:
+    /// Layers with adapters, by the end of their names, each with its own rank if it differs:
     /// c_attn, or attn.c_proj=4 [default: c_attn, or query and value].
     #[arg(long, value_name = "NAME,NAME=RANK", value_delimiter = ',')]
     pub lora_layers: Vec<String>,
     /// The product of the factors is multiplied by alpha / rank [default: the rank of --lora].
     #[arg(long, value_name = "ALPHA")]
     pub lora_alpha: Option<f64>,
-    /// With adapters: pack the weights under them, of linear layers, in integers (QLoRA). Less
-    /// memory, and weights that are rounded.
+    /// With adapters: pack the weights of the linear layers under them in integers (QLoRA). This
+    /// needs less memory, and rounds the weights.
     #[arg(long, value_enum, value_name = "TYPE")]
     pub packed_base: Option<Packing>,
     /// With --train head: number of last blocks that are trained with the head [default: 0 to
@@ -233,15 +233,15 @@ pub struct Recipe {
     /// Expected size of a logical batch, in rows, or in users with --user.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub batch_size: usize,
-    /// Largest number of rows or users in memory at once. It changes only speed, memory and
+    /// Maximum number of rows or users in memory at once. It changes only speed, memory, and
     /// rounding.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub physical_batch_size: usize,
-    /// Compute cheap operations again in the backward pass instead of keeping their results: less
-    /// memory on long texts, and more time. It changes only both, and rounding.
+    /// Recompute cheap operations in the backward pass instead of keeping their results: less
+    /// memory on long texts, and more time. It changes only these two, and rounding.
     #[arg(long)]
     pub gradient_checkpointing: bool,
-    /// Precision of the forward and backward passes; all else is in single precision.
+    /// Precision of the forward and backward passes; everything else is in single precision.
     #[arg(long, value_enum, default_value_t = Precision::F32)]
     #[serde(serialize_with = "as_typed")]
     pub precision: Precision,
@@ -262,8 +262,7 @@ pub struct Recipe {
     /// Clipping threshold of the gradient of a row or a user.
     #[arg(long, value_name = "C", default_value_t = 0.1)]
     pub max_grad_norm: f64,
-    /// Seed of new parameters, of sampled texts and of canaries. Noise and the draws of a step
-    /// never use it.
+    /// Seed of new parameters, of sampled texts and of canaries. Noise and sampling never use it.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// With adapters: merge them, and write the whole model instead of the adapters.
@@ -330,7 +329,7 @@ pub enum Architecture {
 /// Options of the training on public texts.
 #[derive(Args, Debug, Clone)]
 pub struct PretrainOptions {
-    /// File with public texts, one row each: .csv with a head line, or .jsonl, plain or gzip.
+    /// File with public texts, one row each: .csv with a header line, or .jsonl, plain or gzip.
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
     /// Column of the text.
@@ -339,7 +338,7 @@ pub struct PretrainOptions {
     /// What is trained.
     #[arg(long, value_enum, default_value_t = Architecture::Gpt2)]
     pub architecture: Architecture,
-    /// Largest number of tokens: parts of words that are frequent in the texts.
+    /// Maximum number of tokens: parts of words that are frequent in the texts.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub vocabulary_size: usize,
     /// Number of blocks.
@@ -351,7 +350,7 @@ pub struct PretrainOptions {
     /// Attention heads of a block.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub heads: usize,
-    /// Longest sequence in tokens.
+    /// Maximum length of a sequence in tokens.
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub positions: usize,
     /// Length of the training; 0 writes random weights with the tokenizer.

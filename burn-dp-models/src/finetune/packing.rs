@@ -8,12 +8,12 @@ use super::options::Packing;
 use crate::LoraTargets;
 use crate::weights::{Layer, parameters};
 
-/// Numbers of values with one scale; the first that fits is taken.
+/// Numbers of values with one scale; the first one that fits is used.
 const BLOCKS: [u8; 4] = [64, 32, 16, 8];
 
 impl Packing {
-    /// Returns the scheme that packs the weights of the linear layers with adapters. Blocks of the
-    /// weights of one input have a scale each.
+    /// Returns the scheme that packs the weights of the linear layers with adapters. Each block of
+    /// the weights of one input has its own scale.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Reading the model of a command, and where it is trained.
+//! Reads the model of a command, and chooses its device.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use burn_dp_examples::training::{BackendName, TrainError, device, typed};
 use super::options::{FinetuneOptions, Packing};
 use crate::{Config, Gpt2LanguageModel, Weights};
 
-/// Returns the device of a training. All tensors that meet in it need the same device.
+/// Returns the device of the training. All tensors that are combined need the same device.
 ///
 /// # Errors
 ///

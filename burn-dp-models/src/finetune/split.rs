@@ -29,7 +29,7 @@ impl<S> Split<S> {
     /// # Privacy
     ///
     /// Without a file for the evaluation, a checksum of a row, or of the name of its user, decides
-    /// whether it is trained on: a row or a user that is added or removed moves no other one. Equal
+    /// whether it is trained on: adding or removing a row or user does not move any other. Equal
     /// rows are numbered.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What a training needs of a task.
+//! The requirements of training on a task.
 
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Int, Tensor};
@@ -7,14 +7,14 @@ use serde::Serialize;
 
 /// A model with one loss for each sample, and its evaluation.
 pub(super) trait Task: Send + Sync {
-    /// What is trained.
+    /// The model.
     type Model: Module;
 
     /// One row of the data.
     type Sample: Clone + Send + Sync + std::fmt::Debug + 'static;
 
-    /// Returns the loss of each sample, `[samples]`, in single precision also if the model has
-    /// another one. It depends on that sample alone.
+    /// Returns the loss of each sample, `[samples]`, in single precision even if the model has
+    /// another one. It depends only on that sample.
     fn losses(&self, model: &Self::Model, samples: &[Self::Sample], device: &Device) -> Tensor<1>;
 
     /// Evaluates a model on public samples, without differentiation.
@@ -50,7 +50,7 @@ impl Evaluation {
         self.loss += losses.sum().into_scalar::<f64>();
     }
 
-    /// Divides what was counted by the number of rows.
+    /// Divides the counts by the number of rows.
     pub(super) fn over(self, rows: usize) -> Self {
         let rows = rows.max(1) as f64;
         Self { loss: self.loss / rows, accuracy: self.accuracy / rows }
@@ -65,5 +65,5 @@ pub(super) fn in_precision_of<M: Module, const D: usize>(
     inputs.cast(precision_of(model).unwrap_or(FloatDType::F32))
 }
 
-/// Samples that are evaluated together.
+/// Number of samples that are evaluated together.
 pub(super) const EVALUATED: usize = 32;

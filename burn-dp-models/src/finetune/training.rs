@@ -28,7 +28,7 @@ use super::units::{Source, UnitBatcher, base_checksums, batches};
 const EPSILON: f64 = 8.0;
 const DELTA: f64 = 1e-5;
 
-/// Made-up samples on which independence is tested.
+/// Number of made-up samples that independence is tested on.
 const PROBED: usize = 4;
 
 /// The variable that names the step after which a test ends the process.
@@ -47,7 +47,7 @@ pub(super) struct Run<'a> {
     settings: Value,
 }
 
-/// A model whose training has ended.
+/// A trained model.
 pub(super) struct Trained<M> {
     pub(super) model: M,
     pub(super) optim: DpOptimizer,
@@ -132,12 +132,12 @@ impl<'a> Run<'a> {
     ///
     /// # Arguments
     ///
-    /// - `all`: number of values of the pre-trained model, of which `model` may be a part
+    /// - `all`: number of values of the pre-trained model, which `model` may be a part of
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Privacy`] if the noise cannot be calibrated, the model mixes samples,
-    /// or a step is refused; and the errors of the checkpoints.
+    /// or a step is rejected, and the errors of the checkpoints.
     pub(super) fn train<T: Task>(
         &self,
         task: &T,
@@ -279,7 +279,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Ends the process if this is the step that the variable names. Compiled in for debugging only.
+/// Ends the process if this is the step that the variable names. Compiled only with debug
+/// assertions.
 fn abort_after(step: usize) {
     if cfg!(debug_assertions) && std::env::var(ABORT_AFTER).is_ok_and(|at| at == step.to_string()) {
         std::process::abort();

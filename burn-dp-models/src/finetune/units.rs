@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use super::options::Texts;
 use super::split::Split;
 
-/// Where the samples of a run come from.
+/// The source of a run's samples.
 pub(super) struct Source {
     /// Rows of a user in a step; absent if the unit is a row.
     pub(super) user_rows: Option<usize>,
     /// Numbers of units and rows to train on.
     pub(super) units: usize,
     pub(super) rows: usize,
-    /// All that the samples depend on. A resumed run must have the same.
+    /// All settings that the samples depend on. A resumed run must have the same ones.
     pub(super) settings: Value,
 }
 
@@ -30,7 +30,7 @@ impl Source {
     ///
     /// # Arguments
     ///
-    /// - `columns`: what else the samples depend on
+    /// - `columns`: other settings that the samples depend on
     pub(super) fn of_texts<S>(texts: &Texts, columns: &str, split: &Split<S>) -> Self {
         let settings = json!({
             "data": texts.data, "test": texts.test, "text": texts.text, "user": texts.user,
@@ -64,7 +64,8 @@ impl<S: Clone + Send + Sync> Batcher<Vec<(usize, S)>, Rows<S>> for UnitBatcher<S
     fn batch(&self, units: Vec<Vec<(usize, S)>>, _: &Device) -> Rows<S> {
         let (mut samples, mut weights) = (Vec::new(), Vec::new());
         for unit in units {
-            // The gradient of a unit is the mean over `rows` rows: of the samples, after this.
+            // The gradient of a unit is the mean over `rows` rows; this weight turns it into the
+            // mean over the samples.
             let weight = self.rows as f32 / unit.len().max(1) as f32;
             for row in 0..self.rows {
                 let sample = unit.get(row).map(|(_, sample)| sample);
@@ -76,7 +77,7 @@ impl<S: Clone + Send + Sync> Batcher<Vec<(usize, S)>, Rows<S>> for UnitBatcher<S
     }
 }
 
-/// Returns the batches of the run: rows by themselves, or all rows of a user together.
+/// Returns the batches of the run: single rows, or all rows of a user together.
 pub(super) fn batches<S: Clone + Send + Sync + std::fmt::Debug + 'static>(
     builder: PrivateDataLoaderBuilder<Vec<(usize, S)>, Rows<S>>,
     train: Vec<(usize, S)>,
@@ -98,7 +99,7 @@ pub(super) fn batches<S: Clone + Send + Sync + std::fmt::Debug + 'static>(
 }
 
 /// Returns the checksums of the files of a base model, its weights included: a resumed run
-/// continues on the model that it began with.
+/// continues with the model that it started with.
 pub(super) fn base_checksums(model: &Path) -> BTreeMap<String, u32> {
     let is_base = |name: &str| {
         let endings = [".safetensors", ".bin", ".pt", ".pth"];

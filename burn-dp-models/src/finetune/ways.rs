@@ -1,4 +1,4 @@
-//! Which parameters of a model are trained.
+//! The choice of the trained parameters of a model.
 
 use burn::module::{Module, ParamGroup};
 use burn_dp_examples::training::{TrainError, typed};
@@ -7,7 +7,7 @@ use super::options::{Recipe, Way};
 use crate::LoraTargets;
 use crate::weights::parameters;
 
-/// What a model offers to the ways of training it.
+/// The parts of a model that the ways of training use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts {
     /// Path of the head of a classifier.
@@ -17,7 +17,7 @@ pub(super) struct Parts {
 }
 
 impl Recipe {
-    /// Returns what is trained.
+    /// Returns the way of training.
     ///
     /// # Errors
     ///
@@ -54,7 +54,8 @@ impl Recipe {
         Ok(way)
     }
 
-    /// Returns the model in which only what is to be trained requires a gradient, and the adapters.
+    /// Returns the model in which only the parameters to train require a gradient, and the
+    /// adapters.
     ///
     /// # Errors
     ///

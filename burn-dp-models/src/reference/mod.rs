@@ -33,7 +33,7 @@ const CLASSES: usize = 3;
 /// Name of the file with the expected results.
 const EXPECTED: &str = "expected.safetensors";
 
-/// Noise over the sensitivity that is far below what is compared.
+/// Noise over the sensitivity, far below the compared values.
 const NO_NOISE: f64 = 1e-9;
 
 /// The largest differences between a model and its reference.
@@ -62,11 +62,11 @@ impl Comparison {
 /// Compares the model in a folder with its reference.
 ///
 /// The gradients go through the optimizer of burn-dp: all examples in one padded batch, clipped,
-/// and one step of gradient descent with nearly no noise.
+/// and one step of gradient descent with almost no noise.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError`] if a file cannot be read, or if the training refuses the model.
+/// Returns [`TrainError`] if a file cannot be read, or if the training rejects the model.
 pub fn compare(folder: &Path) -> Result<Comparison, TrainError> {
     let device = Device::default().autodiff();
     let weights = Weights::read(folder)?;
@@ -246,7 +246,7 @@ impl Expected {
         }
         let mut norms: f64 = 0.0;
         for (example, expected) in expected.iter().enumerate() {
-            // In the batch with all others, which have no loss.
+            // In a batch with all others, which have no loss.
             let mut only = vec![false; examples];
             only[example] = true;
             let gradient = clipped_sum(&model, 1e3 * threshold, &only, losses)?;
@@ -296,7 +296,7 @@ fn clipped_sum<M: Module>(
     Ok(before.into_iter().map(difference).collect())
 }
 
-/// Returns the scores of the positions that are no padding, one sequence after the other.
+/// Returns the scores of the positions that are not padding, one sequence after another.
 fn without_padding(scores: Tensor<3>, sequences: &[Sequence]) -> Vec<f64> {
     let [_, length, classes] = scores.dims();
     let scores = scores.into_data().iter::<f64>().collect::<Vec<_>>();
@@ -304,8 +304,7 @@ fn without_padding(scores: Tensor<3>, sequences: &[Sequence]) -> Vec<f64> {
     rows.flat_map(|(row, sequence)| row[..sequence.ids.len() * classes].to_vec()).collect()
 }
 
-/// Returns the largest difference of two lists; infinite if their lengths differ or a value is not
-/// a number.
+/// Returns the largest difference of two lists; infinite if their lengths differ or a value is NaN.
 fn largest_difference(found: &[f64], expected: &[f64]) -> f64 {
     if found.len() != expected.len() {
         return f64::INFINITY;

@@ -15,7 +15,7 @@ use super::write::Tensors;
 use super::{Weights, write};
 use crate::ModelError;
 
-/// Which layers have adapters, and of which rank.
+/// The layers with adapters, and their ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraTargets {
     /// Rank by the path of the weight.
@@ -32,12 +32,12 @@ impl LoraTargets {
     ///
     /// - `layers`: names, and their ranks
     /// - `alpha`: the product of the factors is multiplied by `alpha / rank`
-    /// - `head`: path of the part that has no adapters because it is trained as a whole
+    /// - `head`: path of the part that has no adapters because it is fully trained
     ///
     /// # Errors
     ///
-    /// Returns a message with the first name that no such layer has, and the names that there are;
-    /// and for a rank of 0.
+    /// Returns a message with the first name that matches no such layer and the available names, or
+    /// for a rank of 0.
     pub fn new<M: Module>(
         model: &M,
         layers: &[(String, usize)],
@@ -93,15 +93,15 @@ impl LoraTargets {
     }
 
     /// Returns whether the embedding of a language model, which is also its output layer, has an
-    /// adapter. It changes both uses, and `peft` one.
+    /// adapter. It changes both uses, but only one in `peft`.
     pub(crate) fn has_tied(&self) -> bool {
         self.ranks.keys().any(|path| is_tied(path, None))
     }
 
     /// Returns the model with adapters; everything else is frozen.
     ///
-    /// One factor of each is zero, so the model computes what it computed before; packed weights
-    /// are rounded.
+    /// One factor of each is zero, so the outputs of the model do not change, except that packed
+    /// weights are rounded.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Adapter {
     /// # Arguments
     ///
     /// - `base`: name or folder of the model that the adapter belongs to
-    /// - `head`: path of the part that was trained as a whole
+    /// - `head`: path of the part that was fully trained
     /// - `task`: the type of the task in `peft`, if it has one
     ///
     /// # Errors
@@ -300,7 +300,7 @@ fn values(data: &TensorData) -> Vec<f32> {
     data.iter::<f32>().collect()
 }
 
-/// Begins the names of all parameters in a file of `peft`.
+/// Prefix of the names of all parameters in a file of `peft`.
 const PREFIX: &str = "base_model.model.";
 
 /// Returns the name of a factor in a file of `peft`.

@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorData};
 
-/// Names in our models that Rust does not allow as they are in the checkpoint.
+/// Names that are different in the checkpoint because Rust does not allow them.
 const RENAMED: [(&str, &str); 4] =
     [("self_attention", "self"), ("layer_norm", "LayerNorm"), ("conv", "0"), ("norm", "1")];
 
@@ -47,7 +47,7 @@ pub(crate) enum Layer {
     Linear,
     Embedding,
     Convolution,
-    /// Another layer, or a parameter that is no weight.
+    /// Another layer, or a parameter that is not a weight.
     Other,
 }
 
@@ -85,7 +85,7 @@ impl Place {
         let names = self.segments.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
         let leaf = self.segments.last().map_or("", |(leaf, _)| leaf.as_str());
         let is_weight = leaf == "weight";
-        // Of a factor, the weight is two levels up.
+        // For a factor, the weight is two levels up.
         let weight = self.segments.iter().rev().find(|(name, _)| name == "weight");
         let layer = match weight.map_or("", |(_, container)| container.as_str()) {
             "Struct:Linear" => Layer::Linear,
@@ -161,7 +161,7 @@ impl<F: FnMut(Name, AnyParameter<'_>)> ModuleVisitor for Visitor<F> {
     }
 }
 
-/// Replaces the values of parameters by what `value` returns.
+/// Replaces the values of parameters with what `value` returns.
 pub(super) struct Mapper<F> {
     place: Place,
     value: F,

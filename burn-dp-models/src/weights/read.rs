@@ -16,7 +16,8 @@ const SAFETENSORS: &str = "model.safetensors";
 const SHARDS: &str = "model.safetensors.index.json";
 const PYTORCH: &str = "pytorch_model.bin";
 
-/// What a checkpoint can have in addition to the parameters of a model: the end of its name.
+/// Suffixes of the names of values that a checkpoint can have in addition to the parameters of a
+/// model.
 const BUFFERS: [&str; 7] = [
     ".attn.bias",
     ".attn.masked_bias",
@@ -97,8 +98,8 @@ impl Weights {
 
     /// Returns the model with the values of the checkpoint.
     ///
-    /// A checkpoint of the encoder alone, whose names lack the first part, is loaded like one of
-    /// the whole model.
+    /// A checkpoint of only the encoder, whose names lack the first part, is loaded like one of the
+    /// whole model.
     ///
     /// # Arguments
     ///

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::pretrain::pretrain;
 use super::{figures, run};
 
-/// A training that is far from private.
+/// Options of training that is far from private.
 const NO_PRIVACY: &str = "--noise-multiplier 0.001 --insecure-seed 1 --max-grad-norm 1 --lr 0.01 \
                           --batch-size 40 --samples 0 --max-length 40 --canary-candidates 255";
 

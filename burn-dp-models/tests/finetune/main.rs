@@ -46,7 +46,8 @@ fn run_on(folder: &Path, line: &str, rows: usize) -> Result<Value, String> {
     }
 }
 
-/// Runs the program in a process of its own: the generator of new parameters is one of the process.
+/// Runs the program in a separate process, because the generator of new parameters belongs to the
+/// process.
 fn process(words: &[String], variable: Option<(&str, &str)>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_finetune"));
     command.args(&words[1..]).envs(variable).output().unwrap()

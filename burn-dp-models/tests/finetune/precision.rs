@@ -4,8 +4,8 @@ use burn_dp_models::Weights;
 
 use super::{run, write_images};
 
-/// Two runs have the same draws and noise. Gradient descent is linear in the gradients, so that
-/// rounding stays as small as it is.
+/// Two runs have the same draws and noise. Gradient descent is linear in the gradients, so rounding
+/// errors do not grow.
 const SAME: &str = "--noise-multiplier 0.2 --insecure-seed 1 --optimizer sgd --lr 1 --steps 1 \
                     --batch-size 20";
 
@@ -35,7 +35,7 @@ fn half_precision_trains_nearly_the_same_model_in_every_task() {
             let file = ["model/model", "adapter/adapter_model"][usize::from(is_adapter)];
             let weights = Weights::read_file(&out.join(file).with_extension("safetensors"));
             let weights = weights.unwrap();
-            // What is written has the precision of the parameters.
+            // The written values have the precision of the parameters.
             let values = weights.tensors().values().flat_map(|data| {
                 assert_eq!(data.dtype(), burn::tensor::DType::F32);
                 data.iter::<f64>().collect::<Vec<_>>()

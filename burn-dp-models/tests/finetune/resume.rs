@@ -16,7 +16,7 @@ fn error_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a run publishes that depends on its steps.
+/// The published results of a run that depend on its steps.
 fn results(folder: &Path) -> Vec<Vec<u8>> {
     let out = folder.join("out");
     let weights = ["model/model.safetensors", "adapter/adapter_model.safetensors"];
@@ -65,7 +65,7 @@ fn a_run_killed_within_a_checkpoint_continues_bit_for_bit() {
         }
         let output = process(whole.path(), &line, None);
         assert!(output.status.success(), "{}", error_of(&output));
-        // Its checkpoint is of step 4.
+        // Its checkpoint is from step 4.
         let stop = Some(("BURN_DP_TEST_ABORT_IN_CHECKPOINT", "8"));
         let output = process(folder.path(), &line, stop);
         assert_eq!(output.status.signal(), Some(6), "{}", error_of(&output));
@@ -120,7 +120,7 @@ fn skipped_steps_stay_paid_and_their_updates_are_lost() {
     let line = line(RUNS[2]);
     let (whole, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     assert!(process(whole.path(), &line, None).status.success());
-    // Its checkpoint is of step 4, and the log has 6 steps.
+    // Its checkpoint is from step 4, and the log has 6 steps.
     let stop = Some(("BURN_DP_TEST_ABORT_AFTER_STEP", "6"));
     let output = process(folder.path(), &line, stop);
     assert_eq!(output.status.signal(), Some(6), "{}", error_of(&output));
@@ -129,7 +129,7 @@ fn skipped_steps_stay_paid_and_their_updates_are_lost() {
     assert_eq!(released(folder.path()), Some(6));
 
     let line = format!("{line} --resume --skip-lost-steps");
-    // Steps 7 and 8 are made, and step 8 has a checkpoint.
+    // Steps 7 and 8 run, and step 8 has a checkpoint.
     let stop = Some(("BURN_DP_TEST_ABORT_AFTER_STEP", "8"));
     assert_eq!(process(folder.path(), &line, stop).status.signal(), Some(6));
     assert_eq!(released(folder.path()), Some(8));

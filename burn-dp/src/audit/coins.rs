@@ -1,4 +1,4 @@
-//! Which canaries are included.
+//! The random choice of the included canaries.
 
 use burn_dp_accountant::audit::AuditScores;
 
@@ -18,7 +18,7 @@ impl CanaryCoins {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Entropy`] if the operating system gives no entropy.
+    /// Returns [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn toss(canaries: usize) -> Result<Self, DpError> {
         Ok(Self::from_key(canaries, &Key::from_os()?))
     }
@@ -43,13 +43,13 @@ impl CanaryCoins {
         self.included.is_empty()
     }
 
-    /// Returns whether a canary is included; `false` for a number that is no canary.
+    /// Returns whether a canary is included; `false` if there is no canary with this number.
     pub fn is_included(&self, canary: usize) -> bool {
         self.included.get(canary).copied().unwrap_or(false)
     }
 
     /// Returns the scores of the included and of the excluded canaries; `scores[i]` belongs to
-    /// canary i, and a higher score says that it was included.
+    /// canary i, and a higher score indicates that it was included.
     ///
     /// # Errors
     ///

@@ -7,10 +7,10 @@ use crate::DpError;
 use crate::random::{Domain, InsecureSeed, Stream, below};
 use crate::sampling::{DistinctRecords, RecordIdentity};
 
-/// A data set with the included canaries behind its items. An item is a unit: an example, or
-/// everything that one user owns.
+/// A data set followed by the included canaries. An item is a unit: an example, or everything that
+/// one user owns.
 ///
-/// Its length is what the plan needs. It depends on the coins, and the attacker may use it.
+/// The plan needs its length. The length depends on the coins, and the attacker may use it.
 #[derive(Debug, Clone)]
 pub struct CanaryDataset<D, I> {
     dataset: D,
@@ -54,7 +54,7 @@ where
     }
 }
 
-/// Canaries are made for the audit: none of them is a record of the data set.
+/// Canaries are created for the audit, so none of them is a record of the data set.
 impl<D, I, E> DistinctRecords<I, E> for CanaryDataset<D, I>
 where
     D: DistinctRecords<I, E>,
@@ -74,7 +74,7 @@ where
 }
 
 /// Returns a wrong label for each label, uniform among the other classes: the labels of mislabeled
-/// canaries, which a model can only remember.
+/// canaries, which a model can only memorize.
 ///
 /// # Errors
 ///

@@ -9,15 +9,15 @@ use crate::error::positive;
 use crate::model::{TrainableParameters, for_each_trained, map_parameters};
 use crate::updates::UnitUpdate;
 
-/// Canaries whose gradient has one value that is not zero (Dirac gradients), each in another place,
+/// Canaries whose gradient has one nonzero value (Dirac gradients), each at a different position,
 /// evenly spread over the trained parameters.
 ///
-/// As units of any plan: [`update`](Self::update) is what a canary contributes, for
+/// They are units of any plan, whether the unit is an example or a user: [`update`](Self::update)
+/// returns the contribution of a canary, for
 /// [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates) or
-/// [`clip_updates`](crate::updates::clip_updates), whether the unit is an example or a user.
-/// [`observe`](Self::observe) adds up the released updates. The directions are orthogonal, so the
-/// canaries of one run do not influence each other, as long as the other units have no gradient
-/// there or the same one in every run.
+/// [`clip_updates`](crate::updates::clip_updates). [`observe`](Self::observe) adds up the released
+/// updates. The directions are orthogonal, so the canaries of one run do not influence each other,
+/// as long as the other units have no gradient in these directions, or the same one in every run.
 ///
 /// With plain SGD and a norm of at least the clipping threshold, the scores have the distribution
 /// of the worst case that the accountant assumes. Other optimizers mix steps or coordinates, and
@@ -59,17 +59,17 @@ impl GradientCanaries {
         Ok(Self { norm, places: places.collect(), scores: vec![0.0; canaries] })
     }
 
-    /// Returns what a canary contributes to a step, if it is included.
+    /// Returns the contribution of a canary to a step, if it is included.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if there is no such canary.
+    /// Returns [`DpError::InvalidArgument`] if this canary does not exist.
     pub fn update<M: Module>(&self, canary: usize, model: &M) -> Result<UnitUpdate, DpError> {
         let Some(&(parameter, value)) = self.places.get(canary) else {
             let reason = format!("must be less than {}, got {canary}", self.places.len());
             return Err(DpError::invalid("canary", reason));
         };
-        // The difference of two models whose values are zero but one.
+        // The difference of two models in which all values but one are zero.
         let zero = map_parameters(model.clone(), |_, info| {
             let trained = info.is_trained && !info.is_repeated;
             trained.then(|| info.value.flat().cast(DType::F32) * 0.0)
@@ -89,13 +89,13 @@ impl GradientCanaries {
         UnitUpdate::change(&zero, &changed)
     }
 
-    /// Adds what a step changed in the direction of each canary to its score. Call it after every
+    /// Adds the change of a step in the direction of each canary to its score. Call it after every
     /// step, with the model before and after.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the models are not of the kind that the canaries
-    /// were made for, and [`DpError::Device`] if they cannot be read from the device.
+    /// were created for, and [`DpError::Device`] if they cannot be read from the device.
     pub fn observe<M: Module>(&mut self, before: &M, after: &M) -> Result<(), DpError> {
         blocking(self.observe_async(before, after), "GradientCanaries::observe_async")
     }

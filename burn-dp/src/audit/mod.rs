@@ -2,24 +2,24 @@
 //!
 //! A **canary** is a unit (an example, a mini-set or a user) that is included in the training or
 //! left out by a [coin](CanaryCoins). An attacker, who does not have the coins, gives each canary a
-//! score. Scores that tell the two kinds apart better than ε allows refute ε: [`Audit`] computes by
-//! how much, with a confidence. The estimators need no tensors and live in
-//! [`burn_dp_accountant::audit`]; this module contains them too.
+//! score. Scores that distinguish the two kinds better than ε allows refute ε: [`Audit`] computes
+//! by how much, at a confidence level. The estimators need no tensors and are in
+//! [`burn_dp_accountant::audit`]; this module re-exports them.
 //!
-//! | canary | made by | score |
+//! | canary | created by | score |
 //! |---|---|---|
 //! | gradient in one direction | [`GradientCanaries`] | the released updates in that direction |
 //! | inserted example or user | [`CanaryDataset`] | any, for example minus the loss of the model |
 //! | mislabeled example | [`wrong_labels`], [`CanaryDataset`] | minus the loss |
 //!
 //! Gradient canaries are the strongest: their scores have the distribution that the accountant
-//! assumes of the worst case. They show mistakes of the mechanism. Inserted examples show what an
+//! assumes in the worst case. They reveal mistakes in the mechanism. Inserted examples show what an
 //! attacker without access to the updates learns.
 //!
 //! # Example
 //!
-//! 200 gradient canaries in one training with the full batch. The ordinary units are left out here;
-//! their updates are `UnitUpdate::gradient`.
+//! 200 gradient canaries in one training run with the full batch. The ordinary units are left out
+//! here; their updates are `UnitUpdate::gradient`.
 //!
 //! ```
 //! use burn::nn::{Linear, LinearConfig};

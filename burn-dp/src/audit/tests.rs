@@ -1,4 +1,4 @@
-//! Canaries in whole trainings: examples in batches of a plan, and users in federated rounds.
+//! Canaries in whole training runs: examples in batches of a plan, and users in federated rounds.
 
 #![allow(clippy::unwrap_used)]
 

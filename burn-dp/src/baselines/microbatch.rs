@@ -5,9 +5,9 @@ use crate::DpError;
 use crate::clipping::{ClippedSum, Clipping, FlatClipping};
 use crate::updates::{UnitUpdate, clip_updates};
 
-/// Returns the clipped sum by one ordinary backward pass for each example. It is slow, and exact
-/// for every model whose loss can be computed for one example at a time, with or without private
-/// layers.
+/// Returns the clipped sum, computed with one ordinary backward pass for each example. This is
+/// slow, and exact for every model whose loss can be computed for one example at a time, with or
+/// without private layers.
 ///
 /// # Arguments
 ///

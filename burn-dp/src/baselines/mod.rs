@@ -5,7 +5,7 @@
 //! | [`reweight`] | two forward and backward passes | models with private layers |
 //! | [`microbatch`] | one backward pass per example | every model |
 //!
-//! A training uses [`DpOptimizer::backward`](crate::optim::DpOptimizer::backward) instead, which
+//! For training, use [`DpOptimizer::backward`](crate::optim::DpOptimizer::backward) instead, which
 //! needs one pass.
 //!
 //! [`FlatClipping`]: crate::clipping::FlatClipping

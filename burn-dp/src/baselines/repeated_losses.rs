@@ -7,18 +7,18 @@ use crate::DpError;
 use crate::device_read::{blocking, read_f64};
 use crate::model::for_each_parameter;
 
-/// Largest accepted difference in standard deviations of the rounding of two passes. Under the
+/// Maximum accepted difference in standard deviations of the rounding of two passes. Under the
 /// normal distribution, less than one in ten thousand differences is larger.
 const DEVIATIONS: f64 = 4.0;
 
-/// Returns the largest accepted difference, relative to the largest loss, of two forward passes of
+/// Returns the maximum accepted difference, relative to the largest loss, of two forward passes of
 /// one model on one batch.
 ///
 /// The CPU backends add in the same order each time, so every bit must agree. CubeCL measures
-/// kernels at run time and may use another one in the next call, which adds the same products in
-/// another order. `n` roundings of relative size ε, of either sign, amount to `√n · ε`. The count
-/// is one addition for every value of the model, in single precision also if the values are in half
-/// precision, and one result in the precision of the model for every parameter.
+/// kernels at run time and may use a different one in the next call, which adds the same products
+/// in another order. `n` roundings of relative size ε, of either sign, amount to `√n · ε`. The
+/// count is one addition for every value of the model, in single precision even if the values are
+/// in half precision, and one result in the precision of the model for every parameter.
 ///
 /// # References
 ///

@@ -9,12 +9,12 @@ use crate::grads::PrivateBackward;
 use crate::model::tie;
 use crate::updates::UnitUpdate;
 
-/// Returns the clipped sum by two passes: one for the norms, and an ordinary one over the losses
-/// weighted by the clipping coefficients.
+/// Returns the clipped sum, computed in two passes: one for the norms, and an ordinary one over the
+/// losses weighted by the clipping coefficients.
 ///
 /// It needs a second forward and backward pass and keeps no per-example gradients. `losses` is
 /// called twice and must compute the same values both times. With dropout, the second pass would
-/// have other norms than the first, and the sensitivity would not be bounded.
+/// have different norms than the first, and the sensitivity would not be bounded.
 ///
 /// # Shapes
 ///
@@ -23,8 +23,8 @@ use crate::updates::UnitUpdate;
 /// # Errors
 ///
 /// Returns the errors of [`PrivateBackward::run`], and [`DpError::NotPerExample`] if the two calls
-/// return different losses. On the CPU backends every bit must agree. On other devices, a kernel
-/// may be replaced by a faster one between the calls, so the losses may differ by the rounding of
+/// return different losses. On the CPU backends, every bit must agree. On other devices, a kernel
+/// may be replaced with a faster one between the calls, so the losses may differ by the rounding of
 /// sums in another order.
 ///
 /// # References

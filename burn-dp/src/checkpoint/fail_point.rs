@@ -1,4 +1,4 @@
-//! Where tests end a process, or let its disk be full.
+//! Points where tests end a process or simulate a full disk.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const IN_CHECKPOINT: &str = "BURN_DP_TEST_ABORT_IN_CHECKPOINT";
 
 /// The variable with `abort:N`, which ends the process before its operation N on a file, or
-/// `full:N`, which lets every write fail from operation N on.
+/// `full:N`, which makes every write fail from operation N on.
 const AT_OPERATION: &str = "BURN_DP_TEST_FAIL_AT_OPERATION";
 
-/// Ends the process if this is the checkpoint that the variable names. Compiled in for debugging
-/// only.
+/// Ends the process if this is the checkpoint that the variable names. Compiled only with debug
+/// assertions.
 pub(crate) fn within_checkpoint(step: u64) {
     if cfg!(debug_assertions) && std::env::var(IN_CHECKPOINT).is_ok_and(|at| at == step.to_string())
     {
@@ -28,8 +28,8 @@ pub(crate) enum Operation {
     Remove,
 }
 
-/// Counts an operation on a file, and fails if a test wants this one to fail. Compiled in for
-/// debugging only.
+/// Counts an operation on a file, and fails if a test wants this one to fail. Compiled only with
+/// debug assertions.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Operations on files, down to the disk. All writes of checkpoints, logs and keys are here.
+//! Durable operations on files. All writes of checkpoints, logs, and keys are here.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -7,8 +7,8 @@ use std::path::Path;
 use super::fail_point::{Operation, operation};
 use crate::DpError;
 
-/// Returns options that create files which only their owner can read. On Windows a file has the
-/// access rights of its folder.
+/// Returns options to create files that only their owner can read. On Windows a file has the access
+/// rights of its folder.
 pub(super) fn private_options() -> OpenOptions {
     #[allow(unused_mut)]
     let mut options = OpenOptions::new();
@@ -25,7 +25,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), DpError> {
     written.map_err(|error| DpError::io(path, error))
 }
 
-/// Writes `bytes` at `offset`, to the disk and not only to the cache of the operating system.
+/// Writes `bytes` at `offset` to the disk, not only to the cache of the operating system.
 pub(super) fn write_at(file: &mut File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     file.seek(SeekFrom::Start(offset))?;
     // In two parts, between which a test can end the process.
@@ -62,7 +62,7 @@ pub(super) fn remove(path: &Path) -> Result<(), DpError> {
 /// Makes a new, renamed or removed entry of `folder` durable.
 pub(super) fn sync(folder: &Path) -> Result<(), DpError> {
     if cfg!(unix) {
-        // The path of a file alone has an empty parent.
+        // A path with only a file name has an empty parent.
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let synced = operation(Operation::Write)
             .and_then(|()| File::open(folder))
@@ -72,7 +72,7 @@ pub(super) fn sync(folder: &Path) -> Result<(), DpError> {
     Ok(())
 }
 
-/// Makes an entry durable whose path this is.
+/// Makes the entry with this path durable.
 pub(super) fn sync_parent(path: &Path) -> Result<(), DpError> {
     path.parent().map_or(Ok(()), sync)
 }

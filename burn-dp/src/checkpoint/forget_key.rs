@@ -1,4 +1,4 @@
-//! The end of a run: its key is erased.
+//! Erasing the key of a run at its end.
 
 use super::key_file::{KeyFile, mark_erased};
 use crate::DpError;
@@ -30,18 +30,18 @@ pub(crate) fn forget_key(engine: &mut PrivacyEngine) -> Result<(), DpError> {
 impl DpOptimizer {
     /// Erases the key of the run: the file in which a
     /// [`Checkpointer`](crate::checkpoint::Checkpointer) stored it, and the memory of this
-    /// optimizer. Call this when the run is over and its model is saved. Without the key the run
-    /// makes no more steps and repeats none. Ledger, statement and the model of the last checkpoint
-    /// remain.
+    /// optimizer. Call this when the run is over and its model is saved. Without the key, the run
+    /// can neither take further steps nor repeat any. The ledger, the statement, and the model of
+    /// the last checkpoint remain.
     ///
-    /// Batches, samplers and [records](Self::to_record) of the run keep their copies until they are
-    /// dropped, or deleted.
+    /// Batches, samplers, and [records](Self::to_record) of the run keep their copies until they
+    /// are dropped or deleted.
     ///
     /// # Privacy
     ///
     /// Whoever has the key can subtract the noise of everything that the run released. The file is
-    /// overwritten and removed; copies of it, in backups or by the file system, are not. The
-    /// [statement](Self::statement) contains that the key was erased.
+    /// overwritten and removed; copies of it, in backups or made by the file system, are not. The
+    /// [statement](Self::statement) says that the key was erased.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The file with the key of a run, apart from its checkpoints.
+//! The file with the key of a run, separate from its checkpoints.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use crate::optim::releases::KeyStorage;
 /// Version of the format. Other versions are refused.
 const FORMAT: u32 = 1;
 
-/// The name, in a folder of checkpoints, of the file that says that the key was erased.
+/// The name of the file in a folder of checkpoints that records that the key was erased.
 pub(super) const ERASED: &str = "key-erased";
 
 /// The file with the key of a run.
@@ -25,7 +25,7 @@ pub(super) const ERASED: &str = "key-erased";
 ///
 /// Whoever reads it can subtract the noise of the run. On Unix it has mode 0600; on Windows it has
 /// the access rights of its folder. It is overwritten before it is removed, but a file system with
-/// copies (snapshots, a journal of data, the blocks of a solid state disk) may keep the old bytes.
+/// copies (snapshots, a data journal, the blocks of a solid-state disk) may keep the old bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeyFile {
     path: PathBuf,
@@ -48,7 +48,7 @@ impl Drop for Content {
 /// What a file with a key contains.
 enum Found {
     Nothing,
-    /// A part of a key, whose writing or erasing was interrupted.
+    /// Part of a key, because writing or erasing it was interrupted.
     CutOff,
     Key(Content),
 }
@@ -92,7 +92,7 @@ impl KeyFile {
         &self.path
     }
 
-    /// Returns where the key is, for the statement, and its path.
+    /// Returns the kind of storage of the key, for the statement, and its path.
     pub(super) fn storage(self) -> (KeyStorage, Option<PathBuf>) {
         let storage = match self.is_exposed() {
             true => KeyStorage::ExposedFile,
@@ -106,7 +106,7 @@ impl KeyFile {
     /// # Arguments
     ///
     /// - `abandoned`: whether a run is known to have ended before its first checkpoint, so that its
-    ///   key is useless
+    ///   key has no use
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl KeyFile {
         let content = Content { format: FORMAT, run, key: key.to_string() };
         let line = Zeroizing::new(log_lines::line(&content)?);
         if let Err(error) = write(&self.path, line.as_bytes()) {
-            // The beginning of a key is of no use.
+            // An incomplete key has no use.
             let _ = self.erase();
             return Err(error);
         }
@@ -180,7 +180,7 @@ impl KeyFile {
         }
     }
 
-    /// Erases the key if it is the one of the run `run`, or the beginning of one.
+    /// Erases the key if it is the key of the run `run`, or an incomplete one.
     pub(super) fn erase_of(&self, run: u64) -> Result<(), DpError> {
         match self.read()? {
             Found::Key(content) if content.run != run => Ok(()),
@@ -189,7 +189,7 @@ impl KeyFile {
         }
     }
 
-    /// Overwrites the key and removes the file, if there is one.
+    /// Overwrites the key and removes the file, if it exists.
     pub(super) fn erase(&self) -> Result<(), DpError> {
         let failed = |error| DpError::io(&self.path, error);
         let length = match fs::metadata(&self.path) {
@@ -197,7 +197,7 @@ impl KeyFile {
             found => found.map_err(failed)?.len(),
         };
         let mut file = private_options().write(true).open(&self.path).map_err(failed)?;
-        // A disk that is full has the space of the file that is there.
+        // Even a full disk has the space of the existing file.
         let overwritten = write_at(&mut file, 0, &vec![0; length as usize]);
         drop(file);
         remove(&self.path)?;

@@ -1,4 +1,4 @@
-//! What a log of releases contains: a header, and a line for each release.
+//! The content of a log of releases: a header, and a line for each release.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::optim::releases::{Mark, Releases};
 /// Version of the format. Other versions are refused.
 pub(super) const FORMAT: u32 = 1;
 
-/// A part of the header that was not written yet.
+/// The part of the header that is not written yet.
 const UNWRITTEN: [u8; 8] = [0; 8];
 
-/// The header is not longer.
+/// Maximum length of the header.
 const MAX_HEADER: usize = 64;
 
 #[derive(Serialize, Deserialize)]
@@ -31,13 +31,13 @@ pub(super) struct Header {
 pub(super) struct Line {
     pub(super) step: u64,
     pub(super) mark: Mark,
-    /// `None` if it continues the event of the line before: the same event, or the next step with
+    /// `None` if it continues the event of the previous line: the same event, or the next step with
     /// correlated noise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) event: Option<DpEvent>,
 }
 
-/// Returns the log of these releases as it is written.
+/// Returns the written form of the log of these releases.
 pub(super) fn written(releases: &Releases) -> Result<String, DpError> {
     let mut text = log_lines::line(&Header { format: FORMAT, run: releases.run() })?;
     let mut steps = (0..).zip(releases.marks());
@@ -50,7 +50,7 @@ pub(super) fn written(releases: &Releases) -> Result<String, DpError> {
     Ok(text)
 }
 
-/// Returns the releases that are written in `bytes`, and where the last line ends.
+/// Returns the releases in `bytes`, and the end of the last line.
 pub(super) fn parse(
     path: &Path,
     bytes: &[u8],
@@ -59,8 +59,8 @@ pub(super) fn parse(
     let damaged = |reason: &str| damaged(path, reason);
     let (complete, tail) = split_tail(bytes);
     let end = match tail {
-        // A line is written before its release is made: the release of an incomplete line was not
-        // made.
+        // A line is written before its release, so the release of an incomplete line did not take
+        // place.
         Tail::None | Tail::CutOff => complete,
         Tail::Complete => bytes.len(),
         Tail::Damaged => return Err(damaged("the end of its last line is not what was written")),
@@ -99,9 +99,10 @@ pub(super) fn parse(
     Ok((releases, end))
 }
 
-/// Returns whether a log has no release, so that nothing is lost with it.
+/// Returns whether a log has no release, so that nothing is lost if it is removed.
 pub(super) fn is_unused(bytes: &[u8]) -> bool {
-    // The header, which is written last, is not there yet. One flipped bit makes no row of zeros.
+    // The header, which is written last, does not exist yet. A single flipped bit cannot create a
+    // row of zeros.
     if bytes.windows(UNWRITTEN.len()).take(MAX_HEADER).any(|part| part == UNWRITTEN) {
         return true;
     }

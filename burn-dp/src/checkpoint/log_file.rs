@@ -1,4 +1,4 @@
-//! The log of releases on disk, which no checkpoint takes back.
+//! The log of releases on disk, which restoring a checkpoint does not roll back.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek};
@@ -19,27 +19,27 @@ pub(super) const RELEASES: &str = "releases.log";
 
 /// The file of a run to which every release is appended before its noise is drawn.
 ///
-/// One handle locks, reads and writes it. On Windows a file that was opened for appending alone
-/// cannot be locked, and while it is locked no other handle reads it, not even one of the same
+/// One handle locks, reads, and writes it. On Windows, a file that was opened only for appending
+/// cannot be locked, and while it is locked no other handle can read it, not even one of the same
 /// process.
 ///
 /// # Privacy
 ///
-/// A release is on disk before anything of it leaves the process, so returning to a checkpoint
-/// gives no budget back, whatever happened to the process. The file is locked while a run uses it;
-/// the statement of a run says so if the file system has no locks.
+/// A release is on disk before any part of it leaves the process, so returning to a checkpoint does
+/// not restore any budget, whatever happened to the process. The file is locked while a run uses
+/// it; the statement of a run says so if the file system has no locks.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
     lock: Lock,
-    /// The length of what was written in full.
+    /// The length of the complete lines.
     end: u64,
     /// Whether a write failed, so that the end of the file is unknown.
     broken: bool,
 }
 
-/// A log that no run uses, with releases and without a checkpoint.
+/// A log that contains releases but has no checkpoint and no running owner.
 pub(super) struct Abandoned {
     pub(super) run: u64,
     pub(super) releases: u64,
@@ -47,12 +47,12 @@ pub(super) struct Abandoned {
     _file: File,
 }
 
-/// What to do with a log of another run that has no release, which a killed process left.
+/// What to do with a log without releases that a killed process of another run left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnusedLog {
-    /// Replace it: there is no checkpoint that belongs to it.
+    /// Replace it: no checkpoint belongs to it.
     Replace,
-    /// Refuse it like any other.
+    /// Reject it like any other.
     Refuse,
 }
 
@@ -72,14 +72,15 @@ impl ReleaseSink for LogFile {
 }
 
 impl LogFile {
-    /// Stores the releases of a run in the file `path` from here on, with those that were made so
-    /// far. Does nothing if they are stored there already.
+    /// Stores the releases of a run in the file `path` from now on, including the releases so far.
+    /// Does nothing if they are already stored there.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if the run has another log, because the one that a run is
-    /// not resumed with would fall behind and give budget back. Returns [`DpError::SavedState`] if
-    /// the file belongs to another run, is used by another process, or has other releases.
+    /// Returns [`DpError::InvalidState`] if the run has another log: of two logs, one would miss
+    /// later releases, and resuming with it would restore spent budget. Returns
+    /// [`DpError::SavedState`] if the file belongs to another run, is used by another process, or
+    /// has other releases.
     pub(crate) fn attach(
         releases: &mut Releases,
         path: &Path,
@@ -98,7 +99,7 @@ impl LogFile {
         }
         let mut log = Self::open(path, private_options().create(true))?;
         let bytes = log.read_all()?;
-        // A file without a byte is one that a killed process had just created.
+        // An empty file was just created by a killed process.
         let is_new = bytes.is_empty() || (unused == UnusedLog::Replace && is_unused(&bytes));
         if is_new {
             if let Err(error) = log.begin(releases) {
@@ -122,8 +123,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// Returns the log if it has releases: no checkpoint belongs to it, and a new run in its place
-    /// would not account for them.
+    /// Returns the log if it has releases that no checkpoint belongs to and that a new run in its
+    /// place would not account for.
     ///
     /// # Errors
     ///
@@ -134,7 +135,7 @@ impl LogFile {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(failed)?,
         };
-        // Shared, for which a file that was opened for reading is enough on every system.
+        // A shared lock, because it only requires a file that is open for reading on every system.
         locked(path, file.try_lock_shared())?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(failed)?;
@@ -145,7 +146,7 @@ impl LogFile {
         Ok(Some(Abandoned { run: found.run(), releases: found.len(), _file: file }))
     }
 
-    /// Returns whether there is a file with the header of a log.
+    /// Returns whether a file with the header of a log exists.
     pub(super) fn is_log(path: &Path) -> Result<bool, DpError> {
         let bytes = match fs::read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
@@ -156,18 +157,18 @@ impl LogFile {
         Ok(header.is_some_and(|json| serde_json::from_str::<Header>(json).is_ok()))
     }
 
-    /// Returns the run of a log that no run has released anything to, if it has a complete header.
+    /// Returns the run of a log without releases, if the log has a complete header.
     pub(super) fn unused_run(path: &Path) -> Option<u64> {
         let bytes = fs::read(path).ok().filter(|bytes| is_unused(bytes))?;
         parse(path, &bytes, None).ok().map(|(found, _)| found.run())
     }
 
-    /// Returns the releases of the run `run`, which are stored in this file from here on.
+    /// Returns the releases of the run `run`, which are stored in this file from now on.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if the file is missing, damaged, of another version, of
-    /// another run, or in use.
+    /// Returns [`DpError::SavedState`] if the file is missing, damaged, or in use, has another
+    /// version, or belongs to another run.
     pub(crate) fn read(path: &Path, run: u64) -> Result<Releases, DpError> {
         if !path.exists() {
             return Err(DpError::saved_state(format!(
@@ -200,8 +201,8 @@ impl LogFile {
         Ok(bytes)
     }
 
-    /// Writes the releases that were made so far. The header is written last: a log is complete, or
-    /// it is [unused](is_unused).
+    /// Writes the releases so far. The header is written last, so a log is either complete or
+    /// [unused](is_unused).
     fn begin(&mut self, releases: &Releases) -> Result<(), DpError> {
         let text = written(releases)?;
         let header = text.find('\n').map_or(text.len(), |end| end + 1);
@@ -217,14 +218,14 @@ impl LogFile {
         sync_parent(&self.path)
     }
 
-    /// Removes a log that could not be begun.
+    /// Removes a log whose initialization failed.
     fn discard(self) {
         let _ = self.file.set_len(0);
         let _ = remove(&self.path);
     }
 
     /// Appends to the disk, not only to the cache of the operating system: the noise that follows
-    /// must not leave the process before the line is there.
+    /// must not leave the process before the line is written.
     fn append_text(&mut self, text: &str) -> Result<(), DpError> {
         if self.broken {
             return Err(DpError::state(format!(
@@ -243,8 +244,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// Removes what follows the last complete line, which ends at `end`. A log that is refused is
-    /// left as it is.
+    /// Removes everything after the last complete line, which ends at `end`. A log that is rejected
+    /// is left unchanged.
     fn mend(&mut self, bytes: &[u8], end: usize) -> Result<(), DpError> {
         self.end = end as u64;
         if end < bytes.len() {
@@ -289,7 +290,7 @@ mod tests {
         path
     }
 
-    /// Why the run `run` cannot store its releases in the file.
+    /// Returns why the run `run` cannot store its releases in the file.
     fn refused(run: u64, path: &Path, unused: UnusedLog) -> String {
         LogFile::attach(&mut Releases::new(run), path, unused).unwrap_err().to_string()
     }
@@ -339,7 +340,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             fs::write(&path, &damaged).unwrap();
-            // Digits of the check sum are the same in capitals.
+            // The digits of the checksum are equivalent in uppercase.
             match LogFile::read(&path, 7) {
                 Ok(found) => assert_eq!(found.len(), 3, "bit {bit}"),
                 Err(error) => assert!(error.to_string().contains("releases.log"), "{error}"),
@@ -386,7 +387,7 @@ mod tests {
             drop(run);
             assert_eq!(LogFile::read(&path, 8).unwrap().len(), 1);
         }
-        // One that a run has just begun to write is its own.
+        // A log that a run has just started to write is its own.
         fs::remove_file(&path).unwrap();
         let mut first = Releases::new(7);
         LogFile::attach(&mut first, &path, UnusedLog::Replace).unwrap();
@@ -490,7 +491,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = log(folder.path(), 2);
         let mut run = LogFile::read(&path, 7).unwrap();
-        // Where locks are mandatory, as on Windows, no other handle could read the file now.
+        // Where locks are mandatory, as on Windows, no other handle can read the file now.
         assert!(LogFile::abandoned(&path).err().unwrap().to_string().contains("is in use"));
         assert!(wait(run.record(2, &event(), mark(2))).unwrap());
         drop(run);

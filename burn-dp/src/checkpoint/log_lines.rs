@@ -4,34 +4,34 @@ use serde::Serialize;
 
 use crate::DpError;
 
-/// Returns one line: a checksum and what it protects.
+/// Returns one line: a checksum and the content that it protects.
 pub(super) fn line(value: &impl Serialize) -> Result<String, DpError> {
     let json =
         serde_json::to_string(value).map_err(|error| DpError::encoding("a release", error))?;
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
 }
 
-/// Returns the content of a line whose checksum is right.
+/// Returns the content of a line whose checksum is correct.
 pub(super) fn checked(line: &str) -> Option<&str> {
     let (sum, json) = line.split_once(' ')?;
     let sum = u32::from_str_radix(sum, 16).ok()?;
     (sum == crc32fast::hash(json.as_bytes())).then_some(json)
 }
 
-/// What follows the last line break.
+/// The content after the last line break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     None,
-    /// The beginning of a line, whose writing was interrupted.
+    /// The beginning of a line that was not completely written.
     CutOff,
-    /// A line without its line break. It counts: one release too few would be worse than one too
-    /// many.
+    /// A line without its line break. It counts, because one release too few would be worse than
+    /// one too many.
     Complete,
-    /// A whole line of which a byte is not what was written.
+    /// A complete line with a byte that changed after it was written.
     Damaged,
 }
 
-/// Returns the length of the complete lines, and what follows them.
+/// Returns the length of the complete lines, and the content after them.
 pub(super) fn split_tail(bytes: &[u8]) -> (usize, Tail) {
     let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
     let tail = &bytes[complete..];

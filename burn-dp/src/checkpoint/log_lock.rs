@@ -29,7 +29,7 @@ pub(super) fn locked(path: &Path, tried: Result<(), TryLockError>) -> Result<Loc
 
 /// Returns whether a file system has no locks.
 fn is_without_locks(error: &std::io::Error) -> bool {
-    // ENOLCK, of NFS without a lock service, and ERROR_INVALID_FUNCTION have no kind of their own.
+    // ENOLCK, from NFS without a lock service, and ERROR_INVALID_FUNCTION have no `ErrorKind`.
     let code = match std::env::consts::OS {
         "linux" | "android" => Some(37),
         "macos" | "ios" | "freebsd" => Some(77),

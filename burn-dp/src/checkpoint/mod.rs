@@ -1,10 +1,10 @@
 //! Checkpoints: the state of a run, its log of releases, and the folder that holds them.
 //!
-//! Custom loops, Burn's learner and federated training share one store. A saved run is a set of
-//! named parts: `privacy.json` with the whole privacy state, and records of Burn for everything
-//! else. A [`Checkpointer`] writes the parts as files of a folder and the key as a file apart from
-//! it, a [`DpOptimizerRecord`] all as one piece of bytes. A program without files keeps its log of
-//! releases in a [`ReleaseStore`].
+//! Custom loops, Burn's learner, and federated training share one store. A saved run is a set of
+//! named parts: `privacy.json` with the whole privacy state, and Burn records for everything else.
+//! A [`Checkpointer`] writes the parts as files of a folder and the key as a separate file; a
+//! [`DpOptimizerRecord`] contains all of them as one sequence of bytes. A program without files
+//! keeps its log of releases in a [`ReleaseStore`].
 
 mod fail_point;
 mod folder;

@@ -7,8 +7,8 @@ use burn::tensor::{Bool, Bytes, Int, Tensor};
 use crate::DpError;
 use crate::device_read::{Read, read};
 
-/// Returns the record of a model as bytes: what `model.into_record().into_bytes()` returns, where
-/// a thread can wait for the device. `ModuleRecord::from_bytes` reads them.
+/// Returns the record of a model as bytes: the result of `model.into_record().into_bytes()`, which
+/// needs a thread that can wait for the device. `ModuleRecord::from_bytes` reads them.
 ///
 /// # Errors
 ///

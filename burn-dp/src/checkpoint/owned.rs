@@ -1,4 +1,4 @@
-//! Which folders are checkpoints of this crate: their names, and a marker inside.
+//! Identifies the checkpoint folders of this crate by their names and a marker inside.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,20 +11,20 @@ use crate::DpError;
 
 const PREFIX: &str = "checkpoint-";
 const PARTIAL: &str = "partial-checkpoint-";
-/// Follows the name of a complete checkpoint that replaces another one of the same step. The names
-/// sort so that it is the newer one.
+/// Suffix of the name of a complete checkpoint that replaces another one of the same step. Sorted
+/// by name, it is the newer one.
 const REPLACEMENT: &str = "-new";
-/// The file in each folder of this crate, with the run that it belongs to.
+/// The file in each folder of this crate that identifies its run.
 const MARKER: &str = "burn-dp-run";
 /// The files of a checkpoint. The marker is removed last.
 const FILES: [&str; 8] = [PRIVACY, MODEL, OPTIMIZER, SCHEDULER, SPARSIFIER, AVERAGE, NOISE, MARKER];
 
-/// What the name of a folder says.
+/// The kind of checkpoint that a folder name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// A complete checkpoint.
     Complete,
-    /// What a killed process did not finish to write or to remove.
+    /// A checkpoint that a killed process did not finish writing or removing.
     Partial,
 }
 
@@ -38,12 +38,12 @@ pub(super) fn replacement(step: u64) -> String {
     format!("{PREFIX}{step:020}{REPLACEMENT}")
 }
 
-/// Returns how the name of an incomplete checkpoint begins.
+/// Returns the prefix of the name of an incomplete checkpoint.
 pub(super) fn partial(step: u64) -> String {
     format!("{PARTIAL}{step:020}-")
 }
 
-/// Returns what a name means, if it can be of this crate.
+/// Returns the kind that a name stands for, if it can belong to this crate.
 pub(super) fn kind(name: &str) -> Option<Kind> {
     let (kind, rest) = match name.strip_prefix(PARTIAL) {
         Some(rest) => (Kind::Partial, rest),
@@ -57,13 +57,13 @@ pub(super) fn kind(name: &str) -> Option<Kind> {
     (fits && step.bytes().all(|byte| byte.is_ascii_digit())).then_some(kind)
 }
 
-/// Returns the run that a folder belongs to; `None` if it is not of this crate.
+/// Returns the run that a folder belongs to; `None` if this crate did not create it.
 pub(super) fn run(folder: &Path) -> Option<u64> {
     let text = fs::read_to_string(folder.join(MARKER)).ok()?;
     u64::from_str_radix(text.trim_end(), 16).ok()
 }
 
-/// Writes that a folder belongs to a run.
+/// Marks a folder as belonging to a run.
 pub(super) fn mark(folder: &Path, run: u64) -> Result<(), DpError> {
     write(&folder.join(MARKER), format!("{run:016x}\n").as_bytes())
 }
@@ -89,13 +89,14 @@ pub(super) fn list(folder: &Path) -> Result<Vec<(PathBuf, Kind)>, DpError> {
     Ok(found)
 }
 
-/// Whether a folder with a fitting name was made here: with the marker, or before it was written.
+/// Returns whether this crate created a folder with a matching name: it has the marker, or the
+/// marker was not written yet.
 fn is_owned(path: &Path, kind: Kind) -> bool {
     let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
     path.join(MARKER).exists() || (kind == Kind::Partial && is_empty())
 }
 
-/// Removes a folder of this crate. Files of others in it remain.
+/// Removes a folder of this crate. Files that this crate did not create are kept.
 pub(super) fn discard(path: &Path) -> Result<(), DpError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let partial = match kind(&name) {

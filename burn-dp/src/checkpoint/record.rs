@@ -19,19 +19,19 @@ use crate::optim::releases::{KeyStorage, Releases};
 const NAME: &str = "the record of the optimizer";
 
 /// The state of a [`DpOptimizer`] between two steps: the whole privacy state, the state of the
-/// optimizer inside, and the states of a [`Sparsifier`](crate::optim::Sparsifier) and a
-/// [`WeightAverage`](crate::optim::WeightAverage) if there are any. The model is not in it.
+/// inner optimizer, and the states of a [`Sparsifier`](crate::optim::Sparsifier) and a
+/// [`WeightAverage`](crate::optim::WeightAverage) if there are any. It does not contain the model.
 ///
 /// Created by [`DpOptimizer::to_record`] and restored by [`DpOptimizer::load_record`].
 ///
 /// # Privacy
 ///
-/// It contains the key of the run, from which all noise and all draws follow: keep it, and its
-/// [bytes](Self::to_bytes), as you keep the training data, and delete it when the run is over.
+/// It contains the key of the run, from which all noise and all draws follow: protect it, and its
+/// [bytes](Self::to_bytes), like the training data, and delete it when the run is over.
 ///
-/// A record can be copied and loaded twice, so alone it would give budget back. The log of releases
-/// of its run prevents this, and nothing is loaded without it: it has every release, including the
-/// releases after the record, and only one optimizer at a time can use it.
+/// A record can be copied and loaded twice, so on its own it would restore spent budget. The log of
+/// releases of its run prevents this, and no record is loaded without it: it has every release,
+/// including the releases after the record, and only one optimizer at a time can use it.
 #[derive(Clone)]
 pub struct DpOptimizerRecord {
     saved: SavedRun,
@@ -40,7 +40,7 @@ pub struct DpOptimizerRecord {
     lost: LostSteps,
 }
 
-/// Bytes before the privacy state: its length and its checksum.
+/// Number of bytes before the privacy state: its length and its checksum.
 const HEADER: usize = 12;
 
 impl DpOptimizerRecord {
@@ -55,9 +55,9 @@ impl DpOptimizerRecord {
         Self { lost: LostSteps::Skip, ..self }
     }
 
-    /// Returns the record as bytes: length and checksum of the privacy state, the privacy state as
-    /// JSON, which has the lengths and checksums of the other parts, and these. The key is in no
-    /// other buffer.
+    /// Returns the record as bytes: the length and checksum of the privacy state, the privacy state
+    /// as JSON with the lengths and checksums of the other parts, and these parts. No other buffer
+    /// contains the key.
     ///
     /// # Privacy
     ///
@@ -86,7 +86,7 @@ impl DpOptimizerRecord {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if the bytes are damaged or of another version.
+    /// Returns [`DpError::SavedState`] if the bytes are damaged or have another version.
     pub fn from_bytes(bytes: &[u8], log: impl Into<PathBuf>) -> Result<Self, DpError> {
         Ok(Self { log: Some(log.into()), ..Self::from_stored_bytes(bytes)? })
     }
@@ -96,7 +96,7 @@ impl DpOptimizerRecord {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if the bytes are damaged or of another version.
+    /// Returns [`DpError::SavedState`] if the bytes are damaged or have another version.
     pub fn from_stored_bytes(bytes: &[u8]) -> Result<Self, DpError> {
         let source = Path::new(NAME);
         let cut = || damaged(source, "it is cut off");
@@ -122,7 +122,7 @@ impl DpOptimizerRecord {
         }
     }
 
-    /// Continues the run with the options of `optim`, which is new.
+    /// Continues the run with the options of `optim`, which must be new.
     ///
     /// # Arguments
     ///
@@ -143,9 +143,8 @@ opaque_debug!(DpOptimizerRecord, |this| next_step: this.next_step(), log: this.l
 
 /// Saving and loading.
 impl DpOptimizer {
-    /// Writes every release to the file `log` from here on, before its noise is drawn, which a
-    /// [record](Self::to_record) requires. The file is created with the releases that were made so
-    /// far.
+    /// Writes every release to the file `log` from now on, before its noise is drawn. A
+    /// [record](Self::to_record) requires such a log. The file is created with the releases so far.
     ///
     /// [`Checkpointer`] does this in the folder of its checkpoints.
     ///
@@ -161,7 +160,7 @@ impl DpOptimizer {
 
     /// Returns the state between two steps, as a value. Save the model with it
     /// ([`Module::into_record`](burn::module::Module::into_record)): steps that are repeated with
-    /// another model are refused.
+    /// another model are rejected.
     ///
     /// # Errors
     ///
@@ -194,10 +193,10 @@ impl DpOptimizer {
         blocking(self.to_record_async(), "DpOptimizer::to_record_async")
     }
 
-    /// Runs [`to_record`](Self::to_record) without blocking the thread, as a browser needs it.
+    /// Runs [`to_record`](Self::to_record) without blocking the thread, as browsers require.
     ///
-    /// Burn itself reads the state of the optimizer inside, and blocks for it. On a GPU of a
-    /// browser use an optimizer without state, for example SGD without momentum.
+    /// Burn itself reads the state of the inner optimizer, and blocks while doing so. On a GPU in a
+    /// browser, use an optimizer without state, for example SGD without momentum.
     ///
     /// # Errors
     ///
@@ -221,25 +220,25 @@ impl DpOptimizer {
         Ok(DpOptimizerRecord { saved, log: Some(log), lost: LostSteps::Repeat })
     }
 
-    /// Continues the run of a record: T steps, a record and T further steps are 2T steps, bit for
-    /// bit.
+    /// Continues the run of a record: T steps, a record, and T further steps equal 2T steps, bit
+    /// for bit.
     ///
-    /// This optimizer must be new, made of a plan with the numbers of the run, whose own key is not
-    /// used, and configured like the optimizer of the record; its options are kept.
+    /// This optimizer must be new, created from a plan with the numbers of the run (the plan's own
+    /// key is not used), and configured like the optimizer of the record; its options are kept.
     ///
     /// # Privacy
     ///
-    /// The ledger has everything that is in the log of releases, even what followed the record. The
-    /// steps that followed the record are repeated: if a repeated step equals the released one, bit
-    /// for bit, nothing new is released; otherwise it is refused.
+    /// The ledger has everything in the log of releases, including the releases after the record.
+    /// The steps after the record are repeated: if a repeated step equals the released one, bit for
+    /// bit, nothing new is released; otherwise it is rejected.
     /// [`skip_lost_steps`](DpOptimizerRecord::skip_lost_steps) continues after them instead.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if this optimizer began a run. Returns
+    /// Returns [`DpError::InvalidState`] if this optimizer already started a run. Returns
     /// [`DpError::SavedState`] if a number of its plan differs from the record, if the record is
-    /// damaged, and if the log of releases is missing, older than the record, of another run, or in
-    /// use: drop the optimizer that made the record first.
+    /// damaged, or if the log of releases is missing, older than the record, of another run, or in
+    /// use. Drop the optimizer that created the record first.
     pub fn load_record(self, record: DpOptimizerRecord) -> Result<Self, DpError> {
         let Some(log) = &record.log else {
             return Err(DpError::state(
@@ -261,13 +260,14 @@ impl DpOptimizer {
         Checkpointer::new(folder.as_ref()).save(model, self)
     }
 
-    /// Continues from the newest checkpoint in `folder`, as [`load_record`](Self::load_record) does
-    /// from a record. The model gets the parameters of the checkpoint.
+    /// Continues from the newest checkpoint in `folder`, like [`load_record`](Self::load_record)
+    /// from a record. The model receives the parameters of the checkpoint.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`Checkpoint::restore`](super::Checkpoint::restore), and
-    /// [`DpError::InvalidState`] if there is no checkpoint, or if this optimizer began a run.
+    /// [`DpError::InvalidState`] if there is no checkpoint, or if this optimizer already started a
+    /// run.
     pub fn load<M: Module>(self, folder: impl AsRef<Path>, model: M) -> Result<(Self, M), DpError> {
         let folder = folder.as_ref();
         let latest = Checkpointer::new(folder).latest()?.ok_or_else(|| {

@@ -17,26 +17,27 @@ use crate::optim::releases::{Appended, KeyStorage, Lock, Mark, ReleaseSink, Rele
 /// The name of a store in messages.
 const NAME: &str = "the store of releases";
 
-/// What [`ReleaseStore::append`] returns.
+/// The result of [`ReleaseStore::append`].
 pub type StoreFuture<'a> =
     Pin<Box<dyn Future<Output = Result<(), Box<dyn Error + Send + Sync>>> + 'a>>;
 
-/// Stores the log of releases of a run where there are no files.
+/// Stores the log of releases of a run where files are not available.
 ///
-/// The log is a text: the texts that were appended, in order. Pass it to
+/// The log is the concatenation of the appended texts, in order. Pass it to
 /// [`DpOptimizer::load_record_from_store`] to continue the run.
 ///
 /// # Privacy
 ///
 /// A release is appended before its noise is drawn. If the store loses a text that it reported as
-/// stored, a resumed run gives budget back.
+/// stored, a resumed run restores budget that was spent.
 pub trait ReleaseStore: Send {
-    /// Appends `text` to the log, as a whole or not at all. The future ends when the text is
+    /// Appends `text` to the log, completely or not at all. The future completes when the text is
     /// durable.
     ///
     /// # Errors
     ///
-    /// Returns an error if the text may not be stored. Nothing more is released then.
+    /// Returns an error if it is uncertain whether the text is stored. Nothing more is released
+    /// then.
     fn append(&mut self, text: String) -> StoreFuture<'_>;
 
     /// Returns whether no other program can append to this log. If not, the statement of the run
@@ -47,7 +48,7 @@ pub trait ReleaseStore: Send {
 /// Writes releases to a [`ReleaseStore`].
 struct StoreLog {
     store: Box<dyn ReleaseStore>,
-    /// Whether a text may not be stored.
+    /// Whether it is uncertain that a text is stored.
     broken: bool,
 }
 
@@ -63,7 +64,7 @@ impl StoreLog {
                  the last record",
             ));
         }
-        // Until the store answers: the future may be dropped.
+        // Until the store answers, because the future may be dropped.
         self.broken = true;
         self.store.append(text).await.map_err(|error| {
             DpError::state(format!(
@@ -110,10 +111,10 @@ fn read(log: &[u8], run: u64, store: impl ReleaseStore + 'static) -> Result<Rele
 
 /// Saving and loading without files.
 impl DpOptimizer {
-    /// Writes every release to `store` from here on, before its noise is drawn, which a
-    /// [record](Self::to_record_async) requires. The releases that were made so far are appended
-    /// first. It is the counterpart of [`with_release_log`](Self::with_release_log) for programs
-    /// without files.
+    /// Writes every release to `store` from now on, before its noise is drawn. A
+    /// [record](Self::to_record_async) requires such a log. The releases so far are appended first.
+    /// It is the counterpart of [`with_release_log`](Self::with_release_log) for programs without
+    /// files.
     ///
     /// # Arguments
     ///
@@ -139,7 +140,7 @@ impl DpOptimizer {
         Ok(self)
     }
 
-    /// Continues the run of a record whose log of releases is in a store; otherwise as
+    /// Continues the run of a record whose log of releases is in a store; otherwise like
     /// [`load_record`](Self::load_record).
     ///
     /// # Arguments
@@ -218,7 +219,7 @@ mod tests {
                 let next = self.0.lock().unwrap().1;
                 match next {
                     Next::Stores => {
-                        // As a store does that asks somebody else.
+                        // Like a store that waits for another service.
                         let mut asked = false;
                         std::future::poll_fn(|context| {
                             context.waker().wake_by_ref();
@@ -261,7 +262,7 @@ mod tests {
 
     type Made = Result<Private<Linear>, Box<RefusedStep<Private<Linear>>>>;
 
-    /// Makes the next step, on values that follow from `scale`.
+    /// Runs the next step, on values derived from `scale`.
     async fn step(optim: &mut DpOptimizer, model: Private<Linear>, scale: f32) -> Made {
         let draw = optim.plan().sampler().unwrap().draw(optim.next_step()).unwrap();
         let clipped = optim.backward_async(&model, &draw, |model, units| {
@@ -383,7 +384,7 @@ mod tests {
         assert!(refused(&log[..header]).contains("older than the checkpoint"));
         assert!(refused(&[]).contains("no header"));
         for end in header + 1..log.len() {
-            // A log without its last lines cannot be told from the log of a shorter run.
+            // A log without its last lines cannot be distinguished from the log of a shorter run.
             if log[end - 1] != b'\n' {
                 let error = refused(&log[..end]);
                 assert!(error.contains("cut off"), "{end}: {error}");

@@ -23,7 +23,7 @@ use crate::optim::{DpOptimizer, PrivacyPlan};
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     folder: PathBuf,
-    /// The file of the key that was given.
+    /// The file of the key, if it was set.
     key: Option<PathBuf>,
     lost: LostSteps,
 }
@@ -39,8 +39,8 @@ impl Checkpoint {
     }
 
     /// Continues after the last release of the run instead of repeating the steps that followed the
-    /// checkpoint: with the model of the checkpoint, and the draws and the noise of the steps
-    /// after.
+    /// checkpoint: with the model of the checkpoint, and the draws and noise of the following
+    /// steps.
     ///
     /// # Privacy
     ///
@@ -49,7 +49,7 @@ impl Checkpoint {
         Self { lost: LostSteps::Skip, ..self }
     }
 
-    /// Continues the run: T steps, a checkpoint and T further steps are 2T steps, bit for bit.
+    /// Continues the run: T steps, a checkpoint, and T further steps equal 2T steps, bit for bit.
     ///
     /// # Arguments
     ///
@@ -59,13 +59,13 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if a file is damaged or of another version, if a number of
-    /// `plan` differs from the run, if the key is missing, and if the log of releases is missing,
-    /// older than the checkpoint, of another run or in use: what was spent stays spent. Returns
+    /// Returns [`DpError::SavedState`] if a file is damaged or has another version, if a number of
+    /// `plan` differs from the run, if the key is missing, or if the log of releases is missing,
+    /// older than the checkpoint, of another run, or in use: spent budget stays spent. Returns
     /// [`DpError::Io`] if another file is missing.
     ///
     /// A run whose key was [erased](DpOptimizer::forget_key) is restored for its model and its
-    /// statement; it makes no more steps.
+    /// statement; it takes no more steps.
     pub fn restore<M: Module>(
         &self,
         plan: PrivacyPlan,
@@ -101,8 +101,8 @@ impl Checkpoint {
         Ok(engine)
     }
 
-    /// Notes where the key is, and removes what a killed process left behind: nobody else uses the
-    /// folder, because the log is locked.
+    /// Records the location of the key, and removes the remains of a killed process: nobody else
+    /// uses the folder, because the log is locked.
     fn resumed(&self, engine: &PrivacyEngine) -> Result<(), DpError> {
         engine.releases()?.key = self.key()?.storage();
         owned::discard_where(self.run_folder(), |_, kind| kind == Kind::Partial);
@@ -127,7 +127,7 @@ impl Checkpoint {
         self.folder.with_file_name(RELEASES)
     }
 
-    /// Reads the privacy state alone.
+    /// Reads only the privacy state.
     fn read_state(&self) -> Result<PrivacyState, DpError> {
         let path = self.privacy();
         let bytes = fs::read(&path).map_err(|error| DpError::io(&path, error))?;

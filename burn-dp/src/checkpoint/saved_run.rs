@@ -1,4 +1,4 @@
-//! A saved run: named parts, of which one is the privacy state.
+//! A saved run: named parts, one of which is the privacy state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,11 +40,11 @@ pub(crate) struct PrivacyState {
     pub(crate) run: EngineState,
 }
 
-/// Where the key is when a state is written.
+/// The location of the key when a state is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyIn {
     State,
-    /// In a file of its own.
+    /// In a separate file.
     Elsewhere,
 }
 
@@ -98,7 +98,8 @@ impl PrivacyState {
 }
 
 impl SavedRun {
-    /// Returns the state of `engine` after its last step. Model and optimizer are not in it yet.
+    /// Returns the state of `engine` after its last step. It does not contain the model and the
+    /// optimizer yet.
     pub(crate) async fn of_engine(engine: &PrivacyEngine) -> Result<Self, DpError> {
         let mut saved = Self { run: engine.state().await?, parts: BTreeMap::new() };
         if let Some(sparsifier) = &engine.sparsifier {
@@ -161,7 +162,7 @@ impl SavedRun {
         part.ok_or_else(|| damaged(&source.with_file_name(name), "it is not in the checkpoint"))
     }
 
-    /// Returns the parts but the privacy state, by name.
+    /// Returns the parts except the privacy state, by name.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.parts.iter().map(|(name, bytes)| (name.as_str(), &bytes[..]))
     }
@@ -171,7 +172,7 @@ impl SavedRun {
         self.run.key.as_deref()
     }
 
-    /// Adds the key that is stored apart from the state.
+    /// Adds the key, which is stored separately from the state.
     pub(crate) fn with_key(mut self, key: Option<Zeroizing<String>>) -> Self {
         self.run.key = key.map(|mut key| std::mem::take(&mut *key));
         self
@@ -219,7 +220,7 @@ impl SavedRun {
         load_model(source, self.part(source, MODEL)?, model)
     }
 
-    /// Continues the run with the options of `engine`, which is new.
+    /// Continues the run with the options of `engine`, which must be new.
     #[cfg(feature = "train")]
     pub(crate) fn resume_engine(
         &self,
@@ -231,7 +232,7 @@ impl SavedRun {
         engine.resume(self.run.clone(), RunSource { name: source, log, open, lost })
     }
 
-    /// Continues the run with the options of `optim`, which is new.
+    /// Continues the run with the options of `optim`, which must be new.
     pub(crate) fn resume_from<F>(
         &self,
         optim: DpOptimizer,
@@ -247,7 +248,7 @@ impl SavedRun {
         Ok(DpOptimizer { engine, inner: inner.load_record(record) })
     }
 
-    /// Continues the run with the options of `optim`, which is new.
+    /// Continues the run with the options of `optim`, which must be new.
     pub(crate) fn resume(
         &self,
         optim: DpOptimizer,

@@ -1,5 +1,4 @@
-//! Checkpoints of a private run: model, optimizer and the whole privacy state, together or not at
-//! all.
+//! Atomic checkpoints of a private run: the model, the optimizer, and the whole privacy state.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,37 +19,36 @@ use crate::optim::engine::PrivacyEngine;
 
 /// Writes and finds the checkpoints of one run in a folder that belongs to it.
 ///
-/// Each checkpoint is a folder `checkpoint-STEP` with the records of the model, of the optimizer,
-/// of a [`Sparsifier`](crate::optim::Sparsifier) and of a
-/// [`WeightAverage`](crate::optim::WeightAverage) if there are any, and `privacy.json`, the whole
-/// privacy state except the key. It is written under another name and renamed when it is complete,
-/// then the older ones are removed: a run that is killed at any time leaves a complete checkpoint
-/// behind, or none if it was killed during the first. A second checkpoint of the same step replaces
-/// the first: the model, an average or the state of the clipping policy may have changed. Other
-/// files and folders, also with similar names, are left as they are.
+/// Each checkpoint is a folder `checkpoint-STEP` with the records of the model, the optimizer, a
+/// [`Sparsifier`](crate::optim::Sparsifier) and a [`WeightAverage`](crate::optim::WeightAverage) if
+/// there are any, and `privacy.json`, the whole privacy state except the key. It is written under
+/// another name and renamed when it is complete, and then older ones are removed. A run that is
+/// killed at any time therefore leaves a complete checkpoint behind, or none if it was killed
+/// during the first. A second checkpoint of the same step replaces the first, because the model, an
+/// average, or the state of the clipping policy may have changed. Other files and folders, even
+/// those with similar names, are left unchanged.
 ///
 /// # Privacy
 ///
-/// All noise and all draws follow from the key of the run. It is in a file of its own, by default
+/// All noise and all draws follow from the key of the run. It is in a separate file, by default
 /// `FOLDER.key` next to the folder, so that the folder can be published with the results. On Unix
 /// the file has mode 0600; on Windows it has the access rights of the folder that contains it,
-/// which in the folder of a user are the owner's. Keep it as you keep the training data, and erase
-/// it with [`DpOptimizer::forget_key`] when the run is over. The privacy statement contains where
-/// the key is.
+/// which in a user's own folder belong to that user. Protect it like the training data, and erase
+/// it with [`DpOptimizer::forget_key`] when the run is over. The privacy statement names the
+/// location of the key.
 ///
 /// The folder also contains `releases.log`. From the first checkpoint on, every release is on disk
-/// there before its noise is drawn, so returning to a checkpoint gives no budget back: the ledger
-/// of a resumed run has everything that was released. The steps that were lost are repeated, with
-/// the same draws and the same noise. If a repeated step equals the released one, bit for bit,
-/// nothing new is released; otherwise it is refused. [`Checkpoint::skip_lost_steps`] continues
+/// there before its noise is drawn, so returning to a checkpoint does not restore any budget: the
+/// ledger of a resumed run has everything that was released. The steps that were lost are repeated,
+/// with the same draws and the same noise. If a repeated step equals the released one, bit for bit,
+/// nothing new is released; otherwise it is rejected. [`Checkpoint::skip_lost_steps`] continues
 /// after the lost steps instead. A run has one log, so it saves in one folder. Save once before the
 /// first step, so that no release is lost with the process.
 ///
-/// The log is locked while a program uses it, so that no second one continues the run at the same
-/// time. On a file system without locks the statement says that they are missing.
+/// The log is locked while a program uses it, so that no second program continues the run at the
+/// same time. On a file system without locks, the statement says so.
 ///
-/// A copy of the folder is as old as the copy: it lacks the releases that followed, and so does a
-/// backup.
+/// A copy or backup of the folder lacks every release made after it was taken.
 #[derive(Clone, Debug)]
 pub struct Checkpointer {
     folder: PathBuf,
@@ -69,7 +67,7 @@ impl Checkpointer {
         Self { key: Some(path.into()), ..self }
     }
 
-    /// Saves the state after the last step, also if this step was saved before.
+    /// Saves the state after the last step, even if this step was saved before.
     ///
     /// # Errors
     ///
@@ -99,14 +97,13 @@ impl Checkpointer {
 
     /// Writes a checkpoint and returns its folder.
     ///
-    /// The first checkpoint of a run comes into being in this order: its files under another name,
-    /// the key, the log, its own name. What fails or is killed before the log leaves a folder in
-    /// which a run can begin, and what is killed after it, a checkpoint that
-    /// [`latest`](Self::latest) completes.
+    /// The first checkpoint of a run is written in this order: its files under another name, the
+    /// key, the log, its final name. If writing stops before the log exists, a new run can use the
+    /// folder; if it stops later, [`latest`](Self::latest) completes the checkpoint.
     ///
     /// # Arguments
     ///
-    /// - `engine`: of the run, whose releases are stored from here on; `None` if they are already
+    /// - `engine`: the engine whose future releases are stored; `None` if they already are
     pub(crate) fn write(
         &self,
         saved: &SavedRun,
@@ -139,7 +136,7 @@ impl Checkpointer {
         self.finish_replacement(step)?;
         let target = self.at(step);
         let first = if target.exists() { self.replacement(step) } else { target.clone() };
-        // Complete from here on, also if it does not get its name.
+        // Complete from here on, even if it does not get its final name.
         rename(&partial.keep(), &first)?;
         sync(&self.folder)?;
         self.finish_replacement(step)?;
@@ -238,22 +235,22 @@ impl Checkpointer {
         &self.folder
     }
 
-    /// Returns the newest complete checkpoint, if there is one. Call this before a run begins: if
+    /// Returns the newest complete checkpoint, if there is one. Call this before a run starts: if
     /// there is none, a new run may use the folder. Completes the first checkpoint of a run that
     /// was killed at the end of writing it.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::Io`] if the folder exists and cannot be read, and [`DpError::SavedState`]
-    /// if there is no checkpoint but a log with releases, of a run whose checkpoints were lost.
+    /// if there is no checkpoint but a log with releases, from a run whose checkpoints were lost.
     pub fn latest(&self) -> Result<Option<Checkpoint>, DpError> {
         if let Some(folder) = self.complete()?.pop() {
             return Ok(Some(self.checkpoint(&folder)));
         }
-        // In use by nobody else until the end of this function.
+        // Nobody else can use it until the end of this function.
         let Some(abandoned) = LogFile::abandoned(&self.log())? else { return Ok(None) };
         if erased_run(&self.folder) == Some(abandoned.run) {
-            // The run is over, and its removal was interrupted.
+            // The run is over, but removing it was interrupted.
             self.remove_log()?;
             return Ok(None);
         }
@@ -278,11 +275,11 @@ impl Checkpointer {
 
     /// Removes everything that this store wrote for a run that is over: the key, which is erased
     /// first, the checkpoints, the log, and the folder, if nothing else is in it. Drop the
-    /// optimizer of the run before.
+    /// optimizer of the run first.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Io`] if a file cannot be removed. Calling it again continues.
+    /// Returns [`DpError::Io`] if a file cannot be removed. Calling it again continues the removal.
     pub fn remove_run(self) -> Result<(), DpError> {
         let folders = owned::list(&self.folder)?;
         let run = folders.iter().find_map(|(folder, _)| owned::run(folder));
@@ -294,7 +291,7 @@ impl Checkpointer {
             owned::discard(&folder)?;
         }
         self.remove_log()?;
-        // It has files of others otherwise.
+        // Fails if the folder has other files.
         let _ = fs::remove_dir(&self.folder);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Clipping: from the gradients of single units to a sum of bounded sensitivity.
+//! Clipping: turns the gradients of single units into a sum of bounded sensitivity.
 //!
 //! A [`Clipping`] policy returns the [`Thresholds`] of each step. Clipping coefficients,
 //! sensitivity, noise and the event in the ledger all follow from that one value. A source of
@@ -17,7 +17,7 @@
 //! | [`ScheduledClipping`] | the thresholds of another policy, times a schedule |
 //! | [`QuantileTracker`] | the thresholds of another policy, or none: it estimates norms |
 //!
-//! `thresholds` holds what one step needs, `policies` holds the rules that choose it.
+//! `thresholds` holds what one step needs; `policies` holds the rules that choose it.
 
 mod policies;
 mod thresholds;

@@ -10,7 +10,7 @@ pub enum FaultKind {
     Never,
     /// The parameter has no per-example rule in this place.
     NotYet,
-    /// A private layer can take the place of this layer.
+    /// A private layer can replace this layer.
     Replace,
     /// The layer draws random values that belong to no unit.
     Random,

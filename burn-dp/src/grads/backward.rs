@@ -57,28 +57,28 @@ impl PrivateBackward {
         }
     }
 
-    /// Bounds the memory of per-example gradients beyond what the pass recorded.
+    /// Bounds the memory of per-example gradients beyond the records of the pass.
     pub fn with_memory_bound(mut self, bound: MemoryBound) -> Self {
         self.memory_bound = bound;
         self
     }
 
-    /// Sets the costs by which the cheapest way is chosen.
+    /// Sets the costs that determine the cheapest way.
     pub fn with_device_costs(mut self, costs: DeviceCosts) -> Self {
         self.costs = costs;
         self
     }
 
-    /// Forms and keeps the per-example gradients of all parameters, whatever the cost. This is a
-    /// baseline.
+    /// Instantiates and keeps the per-example gradients of all parameters, regardless of the cost.
+    /// This is a baseline.
     ///
     /// The cost is memory traffic: the gradients of a batch are as large as the model times the
     /// batch size. They are written, read for the norms, and read again for the sum. The overhead
     /// is largest for layers with one position per example, because their ghost norms are nearly
     /// free. At batch size 128 a multi-layer perceptron with 136,000 parameters writes 66 MiB in
-    /// every step. On Flex most of such a step is spent on fresh pages of memory, not on
-    /// arithmetic: Burn allocates every result anew, zeroed and copied to an aligned address, and
-    /// returns the memory to the operating system after use.
+    /// every step. On Flex, most of the time of this step is spent on fresh pages of memory, not on
+    /// arithmetic: Burn allocates memory for every result, zeroed and copied to an aligned address,
+    /// and returns the memory to the operating system after use.
     pub fn with_materialized_gradients(mut self) -> Self {
         self.formation = Formation::Always;
         self
@@ -86,7 +86,7 @@ impl PrivateBackward {
 
     /// Treats every `group_size` consecutive rows as one unit, for example the augmented copies of
     /// one example. The gradient of the unit is the mean of the gradients of its rows. The mean is
-    /// taken before clipping, so that a unit counts once, however many copies it has.
+    /// taken before clipping, so that a unit counts once, regardless of its number of copies.
     ///
     /// # References
     ///
@@ -102,7 +102,8 @@ impl PrivateBackward {
         self
     }
 
-    /// Forms no gradients before the end of the pass, so that every rule computes its weighted sum.
+    /// Instantiates no gradients before the end of the pass, so that every rule computes its
+    /// weighted sum.
     #[cfg(test)]
     pub(crate) fn deferred(mut self) -> Self {
         self.formation = Formation::Deferred;
@@ -114,7 +115,7 @@ impl PrivateBackward {
         self.memory_bound
     }
 
-    /// Returns the costs by which the cheapest way is chosen.
+    /// Returns the costs that determine the cheapest way.
     pub fn device_costs(&self) -> DeviceCosts {
         self.costs
     }
@@ -136,24 +137,24 @@ impl PrivateBackward {
     ///
     /// The result depends on single examples; only a clipping policy can consume it. The caller has
     /// to make sure that loss i depends on example i alone. Layers and losses that mix examples are
-    /// refused where this can be detected: BatchNorm in training mode, a batch axis of another
-    /// length, a parameter outside of a private layer, a random layer whose values belong to no
+    /// rejected where this can be detected: BatchNorm in training mode, a batch axis of another
+    /// length, a parameter outside a private layer, or a random layer whose values belong to no
     /// unit. [`DpOptimizer::backward_batch`](crate::optim::DpOptimizer::backward_batch) tests the
-    /// rest on the batches of its first step,
-    /// [`check_independence`](crate::check_independence) on any items.
+    /// rest on the batches of its first step, and [`check_independence`](crate::check_independence)
+    /// on any items.
     ///
     /// # Errors
     ///
     /// Returns an error of [`TrainableParameters::of`] if the model cannot be trained privately,
-    /// [`DpError::UnsupportedModel`] if a trained parameter is outside of a private layer or a
-    /// private layer is outside of the model, and [`DpError::NotPerExample`] if the losses have no
-    /// graph, are not whole groups, or are not as many as the rows of every private layer.
+    /// [`DpError::UnsupportedModel`] if a trained parameter is outside a private layer or a private
+    /// layer is outside the model, and [`DpError::NotPerExample`] if the losses have no graph, are
+    /// not whole groups, or differ in number from the rows of a private layer.
     pub fn run<M: Module>(
         &self,
         losses: Tensor<1>,
         model: &M,
     ) -> Result<PerExampleGradients, DpError> {
-        // Without a check nothing is read, so nothing is waited for.
+        // Without a check nothing is read, so this does not wait.
         blocking(self.run_checked(losses, model, &mut ()), "DpOptimizer::backward_async")
     }
 

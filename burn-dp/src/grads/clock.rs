@@ -1,18 +1,17 @@
-//! Times of work on a device.
+//! Measures the time of work on a device.
 
 use burn::tensor::Device;
 
 use crate::DpError;
 
-/// Returns the shortest time of a work that is repeated, in seconds; `None` where there is no
-/// clock.
+/// Returns the shortest time of repeated work, in seconds; `None` where no clock exists.
 ///
 /// # Errors
 ///
 /// Returns [`DpError::Device`] if the device fails.
 #[cfg(not(target_family = "wasm"))]
 pub(super) fn shortest<T>(device: &Device, work: impl Fn() -> T) -> Result<Option<f64>, DpError> {
-    /// Repetitions after a first one, in which kernels may be compiled.
+    /// Number of repetitions after a first one, in which kernels may be compiled.
     const REPETITIONS: usize = 4;
     let sync = || device.sync().map_err(|error| DpError::device(format!("{error:?}")));
     let mut shortest = f64::INFINITY;

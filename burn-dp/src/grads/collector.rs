@@ -1,4 +1,4 @@
-//! From records to per-example gradients, parameter by parameter.
+//! Turns records into per-example gradients, parameter by parameter.
 
 use std::collections::HashMap;
 
@@ -18,8 +18,9 @@ use crate::ops::recording::{RawRecord, Recorder};
 
 /// Takes the records of a private backward pass while it runs.
 ///
-/// If the per-example gradients of a parameter are much smaller than their record, they are formed
-/// at once and the record is freed. So the pass frees activations as an ordinary pass does.
+/// If the per-example gradients of a parameter are much smaller than their record, they are
+/// instantiated immediately and the record is freed. The pass therefore frees activations like an
+/// ordinary pass.
 pub(super) struct Collector {
     /// A plain tensor of the backend that records.
     witness: Tensor<1>,
@@ -32,9 +33,9 @@ pub(super) struct Collector {
 /// The uses of one parameter so far.
 struct Uses {
     info: ParameterInfo,
-    /// The uses that are kept as they were recorded.
+    /// The uses whose records are kept.
     kept: Vec<Contribution>,
-    /// The sum of the uses whose gradients were formed at once.
+    /// The sum of the uses whose gradients were instantiated immediately.
     formed: Option<ParameterGradients>,
 }
 
@@ -83,7 +84,7 @@ impl Recorder for Collector {
 }
 
 impl Uses {
-    /// Adds one use: forms its gradients at once, or keeps its record.
+    /// Adds one use: instantiates its gradients immediately, or keeps its record.
     fn add(&mut self, contribution: Contribution, rows: Rows, planner: &Planner) {
         if planner.forms_at_once(contribution.rule(), rows.units()) {
             self.form(vec![contribution], rows, planner);
@@ -92,7 +93,7 @@ impl Uses {
         }
     }
 
-    /// Forms the gradients of some uses and adds them to the gradients formed before.
+    /// Instantiates the gradients of some uses and adds them to earlier gradients.
     fn form(&mut self, uses: Vec<Contribution>, rows: Rows, planner: &Planner) {
         let count = uses.len();
         let rule = combine(uses, rows.group_size);

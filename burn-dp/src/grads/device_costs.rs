@@ -1,4 +1,4 @@
-//! What a device needs for the work between which the planner chooses.
+//! The costs of a device for the methods that the planner chooses between.
 
 use burn::tensor::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -9,30 +9,30 @@ use crate::DpError;
 use crate::error::positive;
 use crate::ops::{row_squared_norms, weighted_rows};
 
-/// Bytes that a per-example gradient moves for each of its values: it is written, read for the
-/// norm, and read again for the weighted sum.
+/// Number of bytes that a per-example gradient moves for each of its values: it is written, read
+/// for the norm, and read again for the weighted sum.
 pub(super) const MOVED_BYTES: f64 = 12.0;
 
-/// Launches that are measured together.
+/// Number of launches that are measured together.
 const LAUNCHES: usize = 64;
 
-/// Examples, positions of each, and features on both sides of the measured layers.
+/// Numbers of examples, of their positions, and of features on both sides of the measured layers.
 const EXAMPLES: usize = 32;
 const POSITIONS: usize = 64;
 const FEATURES: usize = 512;
 
-/// The time that a device needs for an operation of floating-point numbers, to move a byte, and to
-/// start a kernel. The planner compares ghost norms with instantiation by them.
+/// The time that a device needs for a floating-point operation, to move a byte, and to start a
+/// kernel. The planner uses it to compare ghost norms with instantiation.
 ///
-/// The default has been found on processors with the Flex backend: eight operations take as long as
-/// moving one byte. [`DeviceCosts::measure`] measures a device.
+/// The default was measured on CPUs with the Flex backend: eight operations take as long as moving
+/// one byte. [`DeviceCosts::measure`] measures a device.
 ///
-/// Another plan rounds sums in another way. To repeat a run with a seed, or to resume one, use the
-/// same costs: they are saved with serde.
+/// A different plan rounds sums differently. To repeat a run with a seed, or to resume one, use the
+/// same costs, which can be saved with serde.
 ///
 /// # Privacy
 ///
-/// The costs must not depend on private data. Measuring uses constants only.
+/// The costs must not depend on private data. Measuring only uses constants.
 ///
 /// # Example
 ///
@@ -98,11 +98,11 @@ impl DeviceCosts {
     }
 
     /// Measures a device with a ghost norm, per-example gradients of 32 MiB, and small launches. It
-    /// takes less than a second on a processor, and longer where kernels are compiled.
+    /// takes less than a second on a CPU, and longer where kernels are compiled.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Device`] if the device fails, or if there is no clock: in a browser.
+    /// Returns [`DpError::Device`] if the device fails, or if there is no clock, as in a browser.
     pub fn measure(device: &Device) -> Result<Self, DpError> {
         let device = device.clone().inner();
         let options = (&device, DType::F32);
@@ -131,7 +131,7 @@ impl DeviceCosts {
         Self::new(ghost / operations, moved / bytes, launches / LAUNCHES as f64)
     }
 
-    /// Returns the time of one operation of floating-point numbers in a matrix product, in seconds.
+    /// Returns the time of one floating-point operation in a matrix product, in seconds.
     pub fn seconds_per_operation(&self) -> f64 {
         self.seconds_per_operation
     }

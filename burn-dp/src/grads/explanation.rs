@@ -22,10 +22,10 @@ pub struct ExplainedParameter {
     pub ghost_flops: Option<f64>,
     /// Bytes of the per-example gradients of all units.
     pub gradient_bytes: usize,
-    /// Bytes that the pass recorded for them: inputs and output gradients.
+    /// Bytes of the inputs and output gradients that the pass recorded for them.
     pub recorded_bytes: usize,
-    /// Bytes kept until the norms are known: the gradients if they are formed and kept, otherwise
-    /// the record.
+    /// Bytes kept until the norms are known: the gradients if they are instantiated and kept,
+    /// otherwise the record.
     pub kept_bytes: usize,
     /// Bytes of temporaries.
     pub temporary_bytes: usize,
@@ -54,7 +54,7 @@ impl ExplainedParameter {
         }
     }
 
-    /// Adds further uses; the gradients of all uses are formed.
+    /// Adds further uses; the gradients of all uses are instantiated.
     pub(super) fn plus(mut self, other: Self) -> Self {
         self.uses += other.uses;
         self.ghost_flops = self.ghost_flops.zip(other.ghost_flops).map(|(a, b)| a + b);
@@ -75,8 +75,8 @@ impl ExplainedParameter {
 ///
 /// # Privacy
 ///
-/// Apart from the measured times the table depends on the shapes of layers and batch only, not on
-/// the values of the examples.
+/// Apart from the measured times, the table depends only on the shapes of the layers and the batch,
+/// not on the values of the examples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     pub(super) parameters: Vec<ExplainedParameter>,

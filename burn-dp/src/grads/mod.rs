@@ -1,17 +1,17 @@
 //! Per-example gradients: the records of a backward pass, their norms and weighted sums.
 //!
 //! [`PrivateBackward`] runs one backward pass over the sum of per-example losses while a recording
-//! is active. Layers wrapped in [`Private`](crate::nn::Private) hand over their input and the
+//! is active. Layers wrapped in [`Private`](crate::nn::Private) pass on their input and the
 //! gradient of their output. [`PerExampleGradients`] holds the records until a [clipping
 //! policy](crate::clipping) consumes it. The gradient of a single example is never visible outside.
 //!
 //! | file | content |
 //! |---|---|
 //! | `backward` | runs the pass |
-//! | `collector` | takes its records |
+//! | `collector` | receives its records |
 //! | `rules/` | one rule per file: lift, mathematics, oracle tests |
 //! | `planner` | chooses between ghost norms and instantiation |
-//! | `device_costs`, `clock` | the times of a device, by which it chooses |
+//! | `device_costs`, `clock` | the times of a device, on which the choice is based |
 //! | `per_example`, `parameter_gradients`, `precision` | norms and weighted sums |
 //! | `independence/` | tests that loss i depends on example i alone, by gradient and by value |
 //! | `directions` | the vectors with which such a test compares gradients |

@@ -1,4 +1,4 @@
-//! The oracle of every rule: the loop over single examples on plain layers of Burn.
+//! The oracle of every rule: the loop over single examples on plain Burn layers.
 
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +37,7 @@ pub(super) fn cases(cases: u32) -> ProptestConfig {
 /// Gradients of the trained parameters, flattened.
 pub(super) type Flat = HashMap<ParamId, Vec<f64>>;
 
-/// Returns a tensor that follows from a number, equal on every backend.
+/// Returns a tensor that a number determines, equal on every backend.
 pub(crate) fn numbers<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
     let values: Vec<f32> = (0..shape.iter().product())
@@ -51,7 +51,7 @@ pub(crate) fn numbers<const D: usize>(shape: [usize; D], seed: u64, device: &Dev
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// Returns the model with parameters that follow from a number.
+/// Returns the model with parameters that a number determines.
 pub(super) fn numbered<M: Module>(model: M, seed: u64) -> M {
     struct Number(u64);
     impl ModuleMapper for Number {
@@ -239,7 +239,7 @@ macro_rules! check_layer {
 }
 pub(super) use check_layer;
 
-/// Checks a convolution with parameters and an input that follow from numbers.
+/// Checks a convolution with parameters and an input that numbers determine.
 macro_rules! check_convolution {
     ($config:expr, $input:expr, $device:expr) => {{
         let mut layer = $config.init($device);

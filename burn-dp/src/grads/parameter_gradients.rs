@@ -10,11 +10,11 @@ use crate::DpError;
 use crate::model::ParameterInfo;
 use crate::ops::{row_squared_norms, weighted_rows};
 
-/// Memory for gradients that are formed for a product. The gradient of a single example may be
-/// larger.
+/// Memory for gradients that are instantiated for a product. The gradient of a single example may
+/// be larger.
 const PRODUCT_BYTES: usize = 64 << 20;
 
-/// The per-example gradients of one parameter, formed or not.
+/// The per-example gradients of one parameter, instantiated or not.
 #[derive(Debug)]
 pub(super) struct ParameterGradients {
     pub(super) info: ParameterInfo,
@@ -52,7 +52,7 @@ impl ParameterGradients {
         Self { info: info.clone(), plan, explained, source }
     }
 
-    /// Forms the gradients of `uses` uses.
+    /// Instantiates the gradients of `uses` uses.
     pub(super) fn form(
         info: &ParameterInfo,
         uses: usize,
@@ -108,7 +108,7 @@ impl ParameterGradients {
 
     /// Returns the squared norms, `[batch_size]`.
     ///
-    /// - factors: what the norms of other parameters computed
+    /// - factors: intermediate results from the norms of other parameters
     pub(super) fn squared_norms(&self, factors: &mut Factors) -> SquaredNorms {
         let rule = match &self.source {
             Source::Rule(rule) => rule,
@@ -130,8 +130,8 @@ impl ParameterGradients {
         SquaredNorms::concatenate(parts.collect())
     }
 
-    /// Returns the product of each gradient with `direction`, `[batch_size]`. Gradients that are
-    /// needed for it are formed for some examples at a time.
+    /// Returns the product of each gradient with `direction`, `[batch_size]`. Gradients that it
+    /// needs are instantiated for some examples at a time.
     pub(super) fn products(&self, direction: Tensor<1>) -> Tensor<1> {
         if let Source::Rule(rule) = &self.source
             && let Some(products) = rule.products(direction.clone())
@@ -156,8 +156,8 @@ impl ParameterGradients {
         Tensor::cat(parts, 0)
     }
 
-    /// Returns `Σ_i coefficients[i] · gradient_i`, `[values]`; examples that `keep` does not keep
-    /// count as zero.
+    /// Returns `Σ_i coefficients[i] · gradient_i`, `[values]`; examples that `keep` excludes count
+    /// as zero.
     pub(super) fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
         match (self.source, keep) {
             (Source::Instantiated(rows), None) => weighted_rows(coefficients, rows),
@@ -185,8 +185,8 @@ fn chunks(rule: &dyn Rule, chunk: usize) -> impl Iterator<Item = Box<dyn Rule>> 
     })
 }
 
-/// Returns the gradients of all examples, `[batch_size, values]`, formed for `chunk` examples at a
-/// time where forming them needs temporary tensors.
+/// Returns the gradients of all examples, `[batch_size, values]`, instantiated for `chunk` examples
+/// at a time where this needs temporary tensors.
 fn instantiate(rule: &dyn Rule, chunk: usize) -> Tensor<2> {
     if let Some(gradients) = rule.instantiate_at_once() {
         return gradients;
@@ -195,7 +195,7 @@ fn instantiate(rule: &dyn Rule, chunk: usize) -> Tensor<2> {
     if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 0) }
 }
 
-/// Explains the planner's choice for one parameter, from shapes alone.
+/// Explains the planner's choice for one parameter, based only on shapes.
 fn explained(
     info: &ParameterInfo,
     uses: usize,

@@ -6,8 +6,8 @@ use burn::tensor::Tensor;
 use crate::DpError;
 use crate::ops::recording::Recorder;
 
-/// A check of one backward pass. It may replace the losses, and it wraps the recorder of the pass:
-/// it gets every record first.
+/// A check of one backward pass. It may replace the losses, and it wraps the recorder of the pass,
+/// so it receives every record first.
 pub(crate) trait PassCheck {
     /// The wrapped recorder.
     type Recorder<R: Recorder + 'static>: Recorder + 'static;

@@ -17,7 +17,7 @@ use crate::model::{ParameterGroups, ParameterInfo};
 ///
 /// # Privacy
 ///
-/// Not private. Only a [clipping policy](crate::clipping) can use it, and consumes it.
+/// Not private. Only a [clipping policy](crate::clipping) can use it, which consumes it.
 #[must_use = "gradients reach the model through a clipping policy and noise"]
 pub struct PerExampleGradients {
     batch_size: usize,
@@ -48,7 +48,7 @@ impl PerExampleGradients {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::NotPerExample`] if `real` has not one entry for each unit.
+    /// Returns [`DpError::NotPerExample`] if `real` does not have one entry for each unit.
     pub fn with_padding(mut self, real: Vec<bool>) -> Result<Self, DpError> {
         if real.len() != self.batch_size {
             return Err(DpError::NotPerExample {
@@ -63,7 +63,7 @@ impl PerExampleGradients {
         Ok(self)
     }
 
-    /// Whether unit `index` is an example, not padding.
+    /// Returns whether unit `index` is an example, not padding.
     pub(crate) fn is_real(&self, index: usize) -> bool {
         self.real.as_ref().is_none_or(|real| real[index])
     }
@@ -120,7 +120,7 @@ impl PerExampleGradients {
         for parameter in &self.parameters {
             let group = groups.index_of(&parameter.info.path)?;
             let SquaredNorms { values, rounding } = parameter.squared_norms(&mut factors);
-            // A bound on what its squares lost to underflow.
+            // A bound on the loss of its squares to underflow.
             underflow[group] += parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
             rows.push(values);
             let round_up = match rounding {

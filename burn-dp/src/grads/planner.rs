@@ -4,33 +4,34 @@ use super::DeviceCosts;
 use super::device_costs::MOVED_BYTES;
 use super::rules::{Cost, Rule};
 
-/// Kernels of a ghost norm: two Gram matrices, their product and its sum.
+/// Number of kernels of a ghost norm: two Gram matrices, their product, and its sum.
 const GHOST_LAUNCHES: usize = 4;
 
-/// Kernels of a gradient that is formed, and of its norm.
+/// Number of kernels to instantiate a gradient and compute its norm.
 const NORM_LAUNCHES: usize = 2;
 
-/// Temporaries of up to this many bytes are not split: a second launch costs more.
+/// Temporaries of up to this many bytes are not split, because a second launch costs more.
 const SMALL_TEMPORARY: usize = 4 << 20;
 
 /// How the per-example norms of one parameter are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NormMethod {
-    /// From the Gram matrices of input and output gradient; the gradients are never formed.
+    /// From the Gram matrices of the input and the output gradient; the gradients are never
+    /// instantiated.
     Ghost,
-    /// The gradients of all examples are formed and kept until the weighted sum.
+    /// The gradients of all examples are instantiated and kept until the weighted sum.
     Instantiate,
-    /// The gradients are formed for this many examples at a time, measured, and dropped.
+    /// The gradients are instantiated for this many examples at a time, measured, and dropped.
     InstantiateInChunks(usize),
 }
 
-/// Memory that per-example gradients may take beyond the records of the backward pass.
+/// Memory that per-example gradients may use beyond the records of the backward pass.
 ///
-/// Gradients of at most half the size of their record are formed in any case, and the record is
-/// freed: they take no extra memory. The bound limits larger gradients that are kept because that
-/// is faster. A quarter of the bound limits temporary gradients, except the gradient of a single
-/// example, which may be larger.
+/// Gradients of at most half the size of their record are always instantiated, and the record is
+/// freed, so they need no extra memory. The bound limits larger gradients that are kept because
+/// that is faster. A quarter of the bound limits temporary gradients, except the gradient of a
+/// single example, which may be larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBound {
     bytes: usize,
@@ -55,12 +56,12 @@ impl Default for MemoryBound {
     }
 }
 
-/// When the per-example gradients are formed.
+/// When the per-example gradients are instantiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Formation {
-    /// When that is the cheapest way.
+    /// When this is cheapest.
     Planned,
-    /// Always, and at once.
+    /// Always, and immediately.
     Always,
     /// Not before the end of the pass. For tests: every rule computes its weighted sum.
     #[cfg(test)]
@@ -82,9 +83,9 @@ impl Planner {
         Self { left: bound.bytes, chunk: bound.bytes / 4, formation, costs }
     }
 
-    /// Whether the gradients of `units` units are formed as soon as `rule` is recorded: if they
-    /// take at most half of the record, a part of which other layers may share; unless the ghost
-    /// norm costs nothing (an embedding, whose gradients are mostly zeros).
+    /// Returns whether the gradients of `units` units are instantiated as soon as `rule` is
+    /// recorded: if they are at most half as large as the record, part of which other layers may
+    /// share, unless the ghost norm costs nothing (an embedding, whose gradients are mostly zeros).
     pub(super) fn forms_at_once(&self, rule: &dyn Rule, units: usize) -> bool {
         match self.formation {
             Formation::Always => true,
@@ -97,8 +98,8 @@ impl Planner {
         }
     }
 
-    /// Returns the number of examples for which the gradients are formed at a time: the temporaries
-    /// take no more than the record, and no more than a quarter of the bound.
+    /// Returns the number of examples for which the gradients are instantiated at a time: the
+    /// temporaries need no more than the record, and no more than a quarter of the bound.
     pub(super) fn formation_chunk(&self, rule: &dyn Rule) -> usize {
         let recorded = (rule.kept_values() * size_of::<f32>()).max(SMALL_TEMPORARY);
         self.examples(rule.cost().temporary, recorded.min(self.chunk), rule.batch_size())
@@ -113,7 +114,7 @@ impl Planner {
         (bytes / values.saturating_mul(size_of::<f32>()).max(1)).clamp(1, batch_size)
     }
 
-    /// Plans one parameter whose gradients are not formed at once.
+    /// Plans one parameter whose gradients are not instantiated immediately.
     pub(super) fn plan(&mut self, rule: &dyn Rule) -> Plan {
         let (cost, batch_size) = (rule.cost(), rule.batch_size());
         if self.formation == Formation::Always {
@@ -135,7 +136,7 @@ impl Planner {
             let chunk = self.formation_chunk(rule);
             return Plan { method: NormMethod::Instantiate, chunk };
         }
-        // Gradients that are dropped are formed for the norm alone: the weighted sum uses the
+        // Gradients that are dropped are instantiated only for the norm; the weighted sum uses the
         // record.
         let chunk = chunk(cost.values + cost.temporary);
         let launches = NORM_LAUNCHES * batch_size.div_ceil(chunk);
@@ -156,13 +157,13 @@ impl Planner {
         Some(self.costs.operations(batch_size as f64 * flops, launches))
     }
 
-    /// Returns the time of the operations that form the gradients.
+    /// Returns the time of the operations that instantiate the gradients.
     fn formation(&self, cost: Cost, batch_size: usize, launches: usize) -> f64 {
         self.costs.operations(batch_size as f64 * cost.formation_flops, launches)
     }
 
     /// Returns an estimate of the time for the norms and the weighted sum of one parameter after
-    /// the pass, in seconds. Gradients that are kept were formed in the pass.
+    /// the pass, in seconds. Gradients that are kept were instantiated in the pass.
     pub(super) fn estimate(&self, rule: &dyn Rule, plan: Plan) -> f64 {
         let (cost, batch_size) = (rule.cost(), rule.batch_size());
         let values = batch_size as f64 * (cost.values * size_of::<f32>()) as f64;
@@ -184,7 +185,7 @@ impl Planner {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) method: NormMethod,
-    /// Examples at a time.
+    /// Number of examples at a time.
     pub(super) chunk: usize,
 }
 
@@ -281,8 +282,8 @@ mod tests {
 
     #[test]
     fn gradients_that_cannot_be_kept_cost_their_formation() {
-        // The ghost norm takes more operations than moving the gradient, and fewer than forming it
-        // as well.
+        // The ghost norm takes more time than moving the gradient, and less than also instantiating
+        // it.
         let mut planner = plans(MemoryBound::bytes(16 * 8000 * 4), Formation::Planned);
         let outer = linear(60, 100, 80, 16);
         assert_eq!(planner.plan(&outer).method, NormMethod::Instantiate);
@@ -311,9 +312,9 @@ mod tests {
         };
         let all = usize::MAX;
         assert_eq!(plan(60, 1e-11, 8e-11, 0.0, all), NormMethod::Instantiate);
-        // Bytes that cost much are not moved.
+        // Bytes are not moved if this is expensive.
         assert_eq!(plan(60, 1e-11, 8e-10, 0.0, all), NormMethod::Ghost);
-        // What is dropped is formed twice.
+        // A gradient that is dropped is instantiated twice.
         assert_eq!(plan(60, 1e-11, 8e-11, 0.0, 0), NormMethod::Ghost);
         assert_eq!(plan(80, 1e-11, 1e-12, 0.0, 0), NormMethod::InstantiateInChunks(1));
         // A ghost norm of few operations needs more kernels than a small gradient.

@@ -4,8 +4,8 @@ use burn::backend::DispatchDevice;
 use burn::tensor::Device;
 
 /// Half of 256 roundings of f32, relative to the magnitude of the terms of a sum: the native
-/// kernels add at most 256 terms in one register. Roundings that all have one sign, as for equal
-/// terms, come to less.
+/// kernels add at most 256 terms in one register. Roundings that all have the same sign, as for
+/// equal terms, add up to less.
 const SINGLE: f64 = 128.0 * (f32::EPSILON as f64) / 2.0;
 
 /// Bounds the relative error of a product of two factors that were truncated to the eleven
@@ -14,17 +14,17 @@ const TENSOR_FLOAT_32: f64 = 1.0 / (1 << 9) as f64;
 
 /// The margins that are added to squared norms for the precision of a device.
 ///
-/// Devices with TF32 compute matrix products of single precision in TF32 if that is faster. Norms
-/// of factors are not affected, but instantiated gradients, Gram matrices and the weighted sum are.
-/// So the contribution of an example to the sum can exceed the measured norm by the rounding of all
-/// of them.
+/// Devices with TF32 compute single-precision matrix products in TF32 if this is faster. Norms of
+/// factors are not affected, but instantiated gradients, Gram matrices, and the weighted sum are.
+/// The contribution of an example to the sum can therefore exceed the measured norm by the rounding
+/// of all of them.
 ///
 /// # Privacy
 ///
-/// The margins bound the contribution of each example, whatever kernels computed it. They do not
-/// bound what one example changes in the rounding of others: a device that chooses its kernels by
-/// the shape of a batch can compute all others in another precision if one more example changes the
-/// shape. The statement says so, and padding fixes the shapes.
+/// The margins bound the contribution of each example, regardless of the kernels that computed it.
+/// They do not bound the effect of one example on the rounding of other examples: a device that
+/// chooses its kernels by the shape of a batch can compute all others in another precision if one
+/// more example changes the shape. The statement says so, and padding fixes the shapes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Precision {
     /// Margin of a norm, relative to it.
@@ -41,8 +41,8 @@ impl Precision {
     /// The relative margin is zero, because every clipping coefficient leaves more room than that.
     const SINGLE: Self = Self { relative: 0.0, gram: SINGLE, reordered: SINGLE };
 
-    /// One product in the weighted sum; two Gram matrices, and as much again for the weighted sum;
-    /// one product to form the gradient and two roundings in the weighted sum.
+    /// One product in the weighted sum; two Gram matrices, and the same again for the weighted sum;
+    /// one product to instantiate the gradient, and two roundings in the weighted sum.
     const TENSOR_FLOAT_32: Self = Self {
         relative: TENSOR_FLOAT_32,
         gram: 4.0 * TENSOR_FLOAT_32,
@@ -70,7 +70,7 @@ impl Precision {
         }
     }
 
-    /// Whether products may be in less than single precision.
+    /// Returns whether products may be in less than single precision.
     fn coarse(self) -> bool {
         self.relative > 0.0
     }
@@ -83,7 +83,7 @@ impl Precision {
         }
     }
 
-    /// Rounds up a squared norm of a gradient that the weighted sum adds as it was measured.
+    /// Rounds up a squared norm of a gradient that the weighted sum adds in the measured order.
     pub(super) fn relative(self, squared_norm: f64) -> f64 {
         squared_norm * (1.0 + self.relative).powi(2)
     }
@@ -99,8 +99,8 @@ impl Precision {
     }
 }
 
-/// Whether the device may choose, by the shape of a batch, kernels with products in less than
-/// single precision.
+/// Returns whether the device may choose, based on the shape of a batch, kernels with products in
+/// less than single precision.
 pub(crate) fn has_coarse_products(device: &Device) -> bool {
     Precision::of(device).coarse()
 }
@@ -152,7 +152,7 @@ mod tests {
             let magnitude: f64 =
                 left.iter().zip(&right).map(|(&a, &g)| length(a) * length(g)).sum();
             let squared_magnitude = magnitude.powi(2);
-            // The squared norm of a gradient that is formed from cast factors.
+            // The squared norm of a gradient that is instantiated from cast factors.
             let formed = |cast: fn(f32) -> f64| -> f64 {
                 let entry = |i: usize, j: usize| -> f64 {
                     left.iter().zip(&right).map(|(a, g)| cast(a[i]) * cast(g[j])).sum()

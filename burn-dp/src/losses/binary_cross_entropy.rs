@@ -12,8 +12,8 @@ use super::reduction::assert_same_shape;
 /// Configuration of [`BinaryCrossEntropyLoss`].
 #[derive(Config, Debug)]
 pub struct BinaryCrossEntropyLossConfig {
-    /// One positive factor for each label of the last axis. If each example has one label: two
-    /// factors, for the targets 0 and 1. Nothing is divided by a sum of factors.
+    /// One positive factor for each label of the last axis or, if each example has one label, two
+    /// factors for the targets 0 and 1. Nothing is divided by a sum of factors.
     pub weights: Option<Vec<f32>>,
     /// Label smoothing α in [0, 1]. As in Burn, a target t becomes (1 - α) t + α / n, where n is
     /// the length of the last axis, or 2 if each example has one label.
@@ -73,7 +73,7 @@ impl BinaryCrossEntropyLoss {
         if dims[0] == 0 {
             return self.reduction.reduce(logits);
         }
-        // An invalid target must not index beyond the factors, and affects its own example alone.
+        // An invalid target must not index beyond the factors, and only affects its own example.
         let unknown = targets.clone().lower_scalar(0).bool_or(targets.clone().greater_scalar(1));
         let targets = targets.mask_fill(unknown.clone(), 0);
         let weights = self.weights.as_ref().map(|weights| {

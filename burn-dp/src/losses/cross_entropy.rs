@@ -12,8 +12,8 @@ use super::reduction::no_losses;
 #[derive(Config, Debug)]
 pub struct CrossEntropyLossConfig {
     /// Targets to ignore (`ignore_index`), for example the index of a padding token, or -100. They
-    /// need not be classes. If the padding token is also a token of texts, mark the padding by a
-    /// mask instead: [`forward_masked_sequence`](CrossEntropyLoss::forward_masked_sequence).
+    /// need not be classes. If texts also contain the padding token, use a mask for the padding
+    /// instead: [`forward_masked_sequence`](CrossEntropyLoss::forward_masked_sequence).
     pub pad_tokens: Option<Vec<i64>>,
     /// One positive factor for each class. The value at a position is multiplied by the factor of
     /// its target. Nothing is divided by a sum of factors.
@@ -44,7 +44,7 @@ pub struct CrossEntropyLossConfig {
 /// | a target that is neither a class nor ignored | NaN, in that example only |
 ///
 /// Without class factors and ignored targets, the mean over the batch is Burn's `CrossEntropyLoss`.
-/// With them Burn divides by a sum over the batch, which cannot be private; see the
+/// With them, Burn divides by a sum over the batch, which cannot be private; see the
 /// [module](super#privacy).
 ///
 /// # References
@@ -132,8 +132,8 @@ impl CrossEntropyLoss {
 
     /// Computes the loss of each sequence without the positions that are masked.
     ///
-    /// Positions whose target is ignored are left out as well. The mean is over the positions that
-    /// are left, so a sequence has the same loss however far its batch is padded.
+    /// Positions whose target is ignored are left out as well. The mean is over the remaining
+    /// positions, so the loss of a sequence does not depend on the padding of its batch.
     ///
     /// # Shapes
     ///
@@ -365,7 +365,7 @@ mod tests {
                     .with_pad_tokens(Some(vec![1]));
                 let ours = ours.init().forward(logits.clone(), targets.clone()).sum();
                 let burn = burn.init(&device).forward(logits, targets);
-                // The factors of the targets 0, 2, 3 and 3, that is without the ignored one.
+                // The factors of the targets 0, 2, 3 and 3, without the ignored one.
                 let expected: Vec<f64> =
                     to_vec(&burn).iter().map(|b| b * (1.0 + 2.0 + 3.5 + 3.5)).collect();
                 assert_close(&to_vec(&ours), &expected, 1e-5);

@@ -19,7 +19,7 @@ pub struct HuberLossConfig {
 
 /// The Huber loss between predictions and targets, one value for each example.
 ///
-/// A difference of at most `delta` counts half of its square; the loss is linear beyond that.
+/// The loss is half of the square for a difference of at most `delta`, and linear beyond that.
 ///
 /// With the mean as the reduction, the mean over the batch is Burn's `HuberLoss`.
 #[derive(Module, Debug)]

@@ -19,8 +19,8 @@
 //! example changes the gradients of all others, and clipping does not bound that. Shapes that would
 //! broadcast over the batch panic for the same reason.
 //!
-//! A loss or gradient that is not finite stays in its example. Clipping counts an example whose
-//! gradient is not finite as zero.
+//! A loss or gradient that is not finite only affects its own example. In clipping, an example
+//! whose gradient is not finite counts as zero.
 //!
 //! # Example
 //!

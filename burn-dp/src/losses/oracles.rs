@@ -55,7 +55,7 @@ pub(super) fn check_gradients<const D: usize>(
         let (above, below) = (shifted(k, step), shifted(k, -step));
         for (i, gradient) in gradients.iter().enumerate() {
             if k / row == i {
-                // step² and rounding give the differences an error of about 1e-10.
+                // The differences have an error of about 1e-10 from step² and rounding.
                 assert_close(&[gradient[k]], &[(above[i] - below[i]) / (2.0 * step)], 1e-8);
             } else {
                 assert_eq!(gradient[k], 0.0, "loss {i} depends on input {k} of another example");

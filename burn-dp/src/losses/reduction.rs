@@ -3,7 +3,7 @@
 use burn::config::Config;
 use burn::tensor::Tensor;
 
-/// The reduction of the values of one example, over all axes but the batch, to one value.
+/// The reduction of the values of one example, over all axes except the batch, to one value.
 #[derive(Config, Debug, Copy, PartialEq, Eq)]
 pub enum ExampleReduction {
     /// The mean over the positions of the example.
@@ -38,7 +38,7 @@ impl ExampleReduction {
         losses.reshape([batch_size])
     }
 
-    /// Reduces the values that `errors` gives for predictions and targets of one shape.
+    /// Reduces the values that `errors` returns for predictions and targets of the same shape.
     ///
     /// # Shapes
     ///
@@ -68,7 +68,7 @@ pub(super) fn no_losses<const D: usize>(values: &Tensor<D>) -> Tensor<1> {
     Tensor::zeros([0], (&values.device(), values.dtype()))
 }
 
-/// Panics if the shapes differ. Burn would broadcast them, also over the batch.
+/// Panics if the shapes differ. Burn would broadcast them, even over the batch.
 pub(super) fn assert_same_shape<const D: usize>(predictions: [usize; D], targets: [usize; D]) {
     assert!(
         predictions == targets,

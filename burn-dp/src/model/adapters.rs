@@ -1,4 +1,4 @@
-//! Low-rank adapters of chosen layers.
+//! Low-rank adapters for chosen layers.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::walk::map_parameters;
 use crate::DpError;
 use crate::error::{at_least_one, positive};
 
-/// Low-rank adapters (LoRA) of chosen layers, with a rank for each choice.
+/// Low-rank adapters (LoRA) for chosen layers, with a rank for each choice.
 ///
 /// A weight W with an adapter of rank r is `W + (alpha / r) · a @ b`, in the shape of W, where a
 /// has one row for each index of the first axis and b one column for each index of the other axes.
@@ -102,9 +102,9 @@ impl LowRankAdapters {
         Self::default()
     }
 
-    /// Gives the weights in `layers` adapters of this rank, whose product is scaled by
-    /// `alpha / rank`. Other parameters in the group (biases) get none. A weight in several choices
-    /// has the adapter of the last.
+    /// Adds adapters of this rank to the weights in `layers`; the product of the factors is scaled
+    /// by `alpha / rank`. Other parameters in the group (biases) get none. A weight in several
+    /// choices has the adapter of the last one.
     pub fn with_layers(mut self, layers: ParamGroup, rank: usize, alpha: f64) -> Self {
         self.choices.push(Choice { layers, rank, alpha });
         self
@@ -138,8 +138,8 @@ impl LowRankAdapters {
     ///
     /// Returns [`DpError::InvalidArgument`] if a rank is zero, an alpha is not positive and finite,
     /// or a group has no parameter to adapt or to train, and [`DpError::UnsupportedModel`] if the
-    /// model already has adapters, or if a chosen weight is held in several places, whose adapters
-    /// would differ.
+    /// model already has adapters, or if the model holds a chosen weight in several places, whose
+    /// adapters would differ.
     pub fn attach<M: Module>(&self, model: M) -> Result<M, DpError> {
         let found = Weights::of(&model);
         if let Some(path) = found.adapted {
@@ -213,8 +213,8 @@ impl LowRankAdapters {
         Ok(factors)
     }
 
-    /// Removes all adapters of `model`. The weights are those before the adapters; a packed weight
-    /// is unpacked.
+    /// Removes all adapters of `model`. The weights are the original ones; a packed weight is
+    /// unpacked.
     pub fn detach<M: Module>(model: M) -> M {
         let group = Self::group();
         let zeros = map_parameters(model, |path, parameter| {
@@ -250,14 +250,14 @@ impl Weight {
     }
 }
 
-/// The type of a layer, as far as its adapter depends on it.
+/// The type of a layer, as far as it matters for its adapter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Layer {
     Linear,
     Embedding,
-    /// Its channels of the output are the first axis of the weight.
+    /// Its output channels are the first axis of the weight.
     Convolution,
-    /// Its channels of the input are the first axis of the weight.
+    /// Its input channels are the first axis of the weight.
     Transposed,
 }
 
@@ -353,8 +353,8 @@ impl Reparameterizer for Attach {
         let dtype = if value.dtype().is_float() { value.dtype() } else { DType::F32 };
         let options = (&value.device(), dtype);
         let [a, b] = [[rows, choice.rank], [choice.rank, columns]];
-        // The values of the factor that is applied first are of the size of its inputs' inverse
-        // root, so that its outputs are of the size of one input.
+        // The values of the factor that is applied first scale with the inverse square root of the
+        // number of inputs, so that its outputs have the size of one input.
         let random = |shape: [usize; 2], inputs: usize| {
             let deviation = (inputs.max(1) as f64).sqrt().recip();
             Tensor::random(shape, Distribution::Normal(0.0, deviation), options)
@@ -428,7 +428,7 @@ mod tests {
         trained.iter().map(|parameter| parameter.path.clone()).collect()
     }
 
-    /// Sets all factors to values that are not zero.
+    /// Sets all factors to nonzero values.
     fn filled(net: Net) -> Net {
         map_parameters(net, |path, parameter| {
             let values = parameter.value.flat();

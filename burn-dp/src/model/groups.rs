@@ -13,7 +13,7 @@ use crate::DpError;
 ///
 /// # Privacy
 ///
-/// The partition is public: it follows from the module tree, or from
+/// The partition is public: it is determined by the module tree, or from
 /// [`PublicNorms`](crate::clipping::PublicNorms), whose data the privacy statement names.
 ///
 /// # Example
@@ -42,7 +42,7 @@ pub struct ParameterGroups {
     pub(crate) names: Vec<String>,
     /// Group of each parameter by its path; `None` if all parameters are one group.
     pub(crate) of: Option<BTreeMap<String, usize>>,
-    /// The public data that the partition follows from, if it follows from data.
+    /// The public data that the partition was derived from, if any.
     pub(crate) origin: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl ParameterGroups {
     /// # Errors
     ///
     /// Returns [`DpError::UnsupportedModel`] if the model has no trained parameter or one that is
-    /// in no module of the list, and [`DpError::InvalidArgument`] if a module has no trained
+    /// not in any module of the list, and [`DpError::InvalidArgument`] if a module has no trained
     /// parameter.
     pub fn by_module<M: Module>(
         model: &M,
@@ -168,13 +168,12 @@ impl ParameterGroups {
         &self.names
     }
 
-    /// Returns the description of the public data that the partition follows from, if it follows
-    /// from data.
+    /// Returns the description of the public data that the partition was derived from, if any.
     pub fn public_data(&self) -> Option<&str> {
         self.origin.as_deref()
     }
 
-    /// Returns the names, and the data that the partition follows from, for descriptions.
+    /// Returns the names, and the data that the partition was derived from, for descriptions.
     pub(crate) fn describe(&self) -> String {
         let names = self.names.join(", ");
         match &self.origin {

@@ -7,13 +7,13 @@ use crate::error::positive;
 use crate::model::ParameterGroups;
 
 impl ParameterGroups {
-    /// Merges groups with similar norms into at most `count` groups: sorted by norm, they are cut
-    /// into the parts with the least sum of squared deviations of the logarithms.
+    /// Merges groups with similar norms into at most `count` groups: sorted by norm, they are split
+    /// so that the sum of squared deviations of the logarithms is minimal.
     ///
     /// # Arguments
     ///
     /// - `norms`: the norm of each group
-    /// - `origin`: the public data that the norms are measured on
+    /// - `origin`: the public data that the norms were measured on
     ///
     /// # Errors
     ///
@@ -68,8 +68,8 @@ impl ParameterGroups {
     }
 }
 
-/// Cuts sorted values into at most `count` ranges with the least sum of squared deviations from the
-/// means of the ranges.
+/// Splits sorted values into at most `count` ranges so that the sum of squared deviations from the
+/// means of the ranges is minimal.
 fn least_squares_parts(sorted: &[f64], count: usize) -> Vec<std::ops::Range<usize>> {
     let n = sorted.len();
     let count = count.min(n);
@@ -78,7 +78,7 @@ fn least_squares_parts(sorted: &[f64], count: usize) -> Vec<std::ops::Range<usiz
         let mean = part.iter().sum::<f64>() / part.len() as f64;
         part.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
     };
-    // best[k][end]: least cost of the first `end` values in k + 1 parts, and start of the last
+    // best[k][end]: minimum cost of the first `end` values in k + 1 parts, and start of the last
     // part.
     let impossible = (f64::INFINITY, 0);
     let first = (0..=n).map(|end| if end == 0 { impossible } else { (cost(0, end), 0) });

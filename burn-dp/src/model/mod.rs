@@ -1,14 +1,15 @@
 //! The parameters of a model, and whether it can be trained privately.
 //!
-//! - [`validate`] lists every part of a model that cannot be trained privately, with a way out.
+//! - [`validate`] lists every part of a model that cannot be trained privately, with a remedy.
 //! - [`Replacements`] reports which layers of a pre-trained model were replaced, and which values
 //!   were kept.
-//! - [`TrainableParameters`] are the parameters that a step clips, noises and updates.
+//! - [`TrainableParameters`] are the parameters that a step clips, noises, and updates.
 //! - [`LowRankAdapters`] adds trained low-rank adapters to chosen layers and freezes the rest.
-//! - [`ParameterGroups`] partitions them for clipping policies with several thresholds.
+//! - [`ParameterGroups`] partitions the trained parameters for clipping policies with several
+//!   thresholds.
 //!
-//! Inside of the crate, `for_each_parameter` and `map_parameters` walk the float parameters of a
-//! model, and `tie` gives the copies of a tied parameter one value.
+//! Inside the crate, `for_each_parameter` and `map_parameters` walk the float parameters of a
+//! model, and `tie` sets the copies of a tied parameter to one value.
 
 mod adapters;
 pub(crate) mod groups;

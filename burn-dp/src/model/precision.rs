@@ -6,8 +6,8 @@ use burn::tensor::{DType, FloatDType, Tensor};
 use super::{for_each_parameter, private_copy};
 
 /// Returns a copy of a model whose float parameters, buffers and running states have this
-/// precision. Packed values keep theirs. Parameters keep their identity and whether they are
-/// trained.
+/// precision. Packed values keep theirs. Parameters keep their identity, and trained parameters
+/// stay trained.
 pub(crate) fn in_precision<M: Module>(model: &M, precision: FloatDType) -> M {
     private_copy(model).map(&mut Cast(precision))
 }

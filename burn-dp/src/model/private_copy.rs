@@ -11,7 +11,7 @@ use super::walk::for_each_parameter;
 /// # Privacy
 ///
 /// Use it to compute on private data. The copy starts with the parameters and stored values of
-/// `model`; what is stored later stays in the copy. State that a module keeps outside of Burn's
+/// `model`; values that are stored later stay in the copy. State that a module keeps outside Burn's
 /// parameters and running states (a field with `#[module(skip)]`) is shared.
 pub fn private_copy<M: Module>(model: &M) -> M {
     // The round trip creates new running states; parameters keep identity, values and flags.

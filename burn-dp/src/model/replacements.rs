@@ -1,4 +1,4 @@
-//! What was replaced to make a model private.
+//! The layers that were replaced to make a model private.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,17 +22,17 @@ pub struct Replacement {
     pub after: Option<String>,
     /// Names of the parameters and stored values with the same values.
     pub kept: Vec<String>,
-    /// Names of those with other values or another shape.
+    /// Names of the parameters and stored values with different values or another shape.
     pub changed: Vec<String>,
-    /// Names of those that are gone.
+    /// Names of the parameters and stored values that were removed.
     pub dropped: Vec<String>,
-    /// Names of those that are new.
+    /// Names of the parameters and stored values that are new.
     pub added: Vec<String>,
 }
 
 /// The layers that differ between a model and the model that takes its place, sorted by path.
 ///
-/// Use it after layers were replaced by hand, to see that every pre-trained weight has its place.
+/// Use it after replacing layers by hand, to check that every pre-trained weight is in its place.
 ///
 /// # Example
 ///
@@ -177,7 +177,7 @@ impl Value {
             (Some(a), Some(b)) => {
                 let b = b.clone().to_device(&a.device());
                 let equal = read(a.clone().equal(b).all(), "a comparison");
-                // What cannot be read counts as changed.
+                // A value that cannot be read counts as changed.
                 blocking(equal, "a device of the host")
                     .is_ok_and(|equal| equal.iter::<bool>().all(|equal| equal))
             }

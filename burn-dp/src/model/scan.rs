@@ -48,7 +48,7 @@ impl ModelScan {
         self.faults.iter().find(|fault| fault.covers(path))
     }
 
-    /// Returns all faults, without random layers inside of a layer that is to be replaced.
+    /// Returns all faults, without random layers inside a layer that must be replaced.
     pub(crate) fn into_faults(self) -> Faults {
         let replaced: Vec<Fault> =
             self.faults.iter().filter(|fault| fault.kind == FaultKind::Replace).cloned().collect();
@@ -104,7 +104,7 @@ impl ModelScan {
         })
     }
 
-    /// Returns how many parts of the path lead to the adapted parameter, if the current parameter
+    /// Returns the number of path parts up to the adapted parameter, if the current parameter
     /// belongs to an adapter.
     fn adapted(&self) -> Option<usize> {
         self.containers.iter().position(|name| name == "Reparameterization")
@@ -210,7 +210,7 @@ impl ModuleVisitor for ModelScan {
 /// Returns whether the parameter at `path` is a weight that private layers apply with a low-rank
 /// adapter, by the types of the modules that hold the parts of the path.
 ///
-/// Recurrent layers apply the linear layers of their gates together, and have no such rule.
+/// Recurrent layers apply the linear layers of their gates together and have no rule for adapters.
 pub(super) fn may_be_adapted(path: &[String], containers: &[String]) -> bool {
     let holder = containers.last().and_then(|name| name.strip_prefix("Struct:"));
     holder.is_some_and(|holder| ADAPTED_LAYERS.contains(&holder))
@@ -218,7 +218,7 @@ pub(super) fn may_be_adapted(path: &[String], containers: &[String]) -> bool {
         && !containers.iter().any(|name| name == "Struct:GateController")
 }
 
-/// Returns what takes the place of a layer of Burn.
+/// Returns the replacement for a layer of Burn.
 fn counterpart(layer: &str) -> String {
     match layer {
         "CrossAttention" => "`PrivateCrossAttention`".to_string(),

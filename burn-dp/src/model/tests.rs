@@ -301,7 +301,7 @@ fn random_layers_of_burn_are_refused_with_their_paths() {
     let found: Vec<_> = found.iter().map(|(path, kind)| (path.as_str(), *kind)).collect();
     let kind = FaultKind::Random;
     assert_eq!(found, [("dropout.0", kind), ("dropout.2", kind), ("noise", kind)]);
-    // Also for units that are computed one by one: their order decides the masks.
+    // Also for units that are computed one by one, because their order determines the masks.
     for refused in [TrainableParameters::of(&model), TrainableParameters::of_units(&model)] {
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("`dropout.0`") && error.contains("`Private<Dropout>`"), "{error}");

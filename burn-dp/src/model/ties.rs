@@ -15,7 +15,8 @@ pub(crate) fn tie<M: Module>(model: M) -> M {
     model.map(&mut Tie::default())
 }
 
-/// A mapper of its own: [`map_parameters`](super::map_parameters) creates a new leaf for each copy.
+/// A separate mapper, because [`map_parameters`](super::map_parameters) creates a new leaf for each
+/// copy.
 #[derive(Default)]
 struct Tie {
     first: HashMap<ParamId, Box<dyn Any>>,

@@ -11,7 +11,7 @@ use crate::error::{Fault, FaultKind};
 
 /// The parameters of a model that require gradients, in the order in which Burn visits them.
 ///
-/// A tied parameter is listed once. The same set of parameters is clipped, noised and updated.
+/// A tied parameter is listed once. The same set of parameters is clipped, noised, and updated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainableParameters {
     parameters: Vec<ParameterInfo>,
@@ -31,13 +31,13 @@ impl TrainableParameters {
         Self::collect(model, |_| true)
     }
 
-    /// Collects the trained parameters of a model that sees one unit at a time. The examples of a
-    /// unit may mix, so a BatchNorm may train.
+    /// Collects the trained parameters of a model that processes one unit at a time. The examples
+    /// of a unit may mix, so a BatchNorm may train.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::UnsupportedModel`] if the model is misconfigured, or has a random layer
-    /// outside of a private layer.
+    /// outside a private layer.
     pub(crate) fn of_units<M: Module>(model: &M) -> Result<Self, DpError> {
         Self::collect(model, |fault| {
             matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Random)

@@ -5,17 +5,17 @@ use crate::error::Faults;
 
 /// Finds every part of `model` that cannot be trained privately as it is.
 ///
-/// Each fault has its path, its reason and a way out. Training uses the same findings, so it
-/// refuses a model for the same reasons.
+/// Each fault has a path, a reason, and a remedy. Training uses the same checks, so it rejects a
+/// model for the same reasons.
 ///
-/// Validation checks the fields of a model, not its forward pass. Two things follow:
+/// Validation checks the fields of a model, not its forward pass. This has two consequences:
 ///
 /// - A model without faults can still be used incorrectly. Only the backward pass can check that a
 ///   layer keeps the examples on axis 0 and that loss i depends on example i alone.
-/// - A parameter outside of a private layer is a fault even if no loss uses it, and even if the
-///   forward pass reads it only through [`nn::parameter`](crate::nn::parameter). Such a model
-///   trains. Hold the parameter as a `Private<Param<_>>`, which has the same record, to pass
-///   validation.
+/// - A parameter outside a private layer is a fault even if no loss uses it, and even if the
+///   forward pass reads it only through [`nn::parameter`](crate::nn::parameter). Such a model can
+///   still be trained. Hold the parameter as a `Private<Param<_>>`, which has the same record, to
+///   pass validation.
 ///
 /// # Errors
 ///

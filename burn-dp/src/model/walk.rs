@@ -1,4 +1,4 @@
-//! Walking the float parameters of a model without a visitor for each purpose.
+//! Walks the float parameters of a model without a visitor for each purpose.
 
 use std::collections::HashSet;
 
@@ -43,7 +43,7 @@ pub(crate) trait AnyRank {
     /// Adds `values` to `grads` as the gradient of the parameter `id`, in its shape and precision.
     fn register(&self, id: ParamId, grads: &mut GradientsParams, values: TensorData);
 
-    /// Adds the tensor `values` to `grads`, as [`register`](Self::register) does.
+    /// Adds the tensor `values` to `grads`, like [`register`](Self::register).
     fn register_tensor(&self, id: ParamId, grads: &mut GradientsParams, values: Tensor<1>);
 }
 
@@ -91,7 +91,7 @@ fn flatten<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
 }
 
 /// Calls `visit` with the path and the reference of every float parameter, buffer and running
-/// state, in the order in which Burn visits them. A tied parameter comes once for each of its
+/// state, in the order in which Burn visits them. A tied parameter is visited once for each of its
 /// copies.
 pub(crate) fn for_each_parameter<M: Module>(
     model: &M,
@@ -113,8 +113,8 @@ pub(crate) fn for_each_trained<M: Module>(
     });
 }
 
-/// Returns the model with the values that `new_value` gives for its float parameters, buffers and
-/// running states. `None` leaves a parameter as it is.
+/// Returns the model with the values that `new_value` returns for its float parameters, buffers,
+/// and running states. `None` leaves a parameter unchanged.
 ///
 /// New values are `[num_values]`, on any device, without autodiff. A parameter keeps its shape,
 /// precision, device and autodiff setting, and whether it is trained.
@@ -125,7 +125,7 @@ pub(crate) fn map_parameters<M: Module>(
     model.map(&mut Walk::<&mut NewValue<'_>>::new(&mut new_value))
 }
 
-// Not generic: the walk of a model is compiled once and not for every closure.
+// Not generic, so that the walk of a model is compiled once and not for every closure.
 type Visit<'a> = dyn FnMut(&str, &ParameterRef<'_>) + 'a;
 type NewValue<'a> = dyn FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>> + 'a;
 
@@ -197,7 +197,7 @@ mod tests {
 
     fn net(device: &Device) -> Net {
         let layer = LinearConfig::new(2, 3).init(device);
-        // Clones share parameters once these are initialized.
+        // Clones share parameters after these are initialized.
         let _ = layer.forward(Tensor::<2>::zeros([1, 2], device));
         let norm = BatchNormConfig::new(3).init(device).no_grad();
         Net { first: layer.clone().private(), tied: layer, norm }

@@ -18,8 +18,8 @@ impl Private<Activation> {
     }
 }
 
-/// Computes the forward pass of an activation alone or as a part of another layer. Activations with
-/// parameters consist of private primitives.
+/// Computes the forward pass of an activation on its own or as part of another layer. Activations
+/// with parameters consist of private primitives.
 pub(super) fn activation<const D: usize>(layer: &Activation, input: Tensor<D>) -> Tensor<D> {
     match layer {
         Activation::PRelu(layer) => prelu(layer, input),
@@ -62,7 +62,7 @@ mod tests {
             let input =
                 numbers.clone().mul_scalar(0.37).sin().mul_scalar(9.0).reshape([3, 70, 130]);
             let weights = numbers.mul_scalar(0.73).cos().reshape([3, 130, 70]);
-            // Also of a view.
+            // Also for a view.
             let [native, expected] = [true, false].map(|native| {
                 let input = input.clone().require_grad();
                 let view = input.clone().swap_dims(1, 2);

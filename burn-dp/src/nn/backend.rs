@@ -6,7 +6,7 @@ use burn::tensor::Device;
 
 /// Panics if `layer` is on an autodiff device whose backend is not compiled into this crate.
 ///
-/// Inference needs no private primitive, so devices without autodiff pass.
+/// Inference needs no private primitive, so devices without autodiff are accepted.
 pub(super) fn check_devices<M: Module>(layer: &M) {
     for device in layer.collect_devices(Vec::new()) {
         if device.is_autodiff()
@@ -18,7 +18,7 @@ pub(super) fn check_devices<M: Module>(layer: &M) {
 }
 
 /// Whether the backend of a device has kernels for activations and norms that are faster than
-/// Burn's. Others fuse Burn's operations.
+/// Burn's. Other backends fuse Burn's operations.
 pub(super) fn has_native_kernels(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         #[cfg(feature = "flex")]
@@ -46,7 +46,7 @@ fn missing_feature(device: &Device) -> Option<String> {
     (!compiled).then(|| message(&format!("{:?}", device.as_dispatch())))
 }
 
-/// Returns the message for a device, given as its backend and its own name: `NdArray(Cpu)`.
+/// Returns the message for a device, given as its backend and its name: `NdArray(Cpu)`.
 fn message(device: &str) -> String {
     let backend = device.split('(').next().unwrap_or(device);
     let features: &[&str] = match backend {

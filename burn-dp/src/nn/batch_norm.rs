@@ -20,9 +20,9 @@ impl Private<BatchNorm> {
     ///
     /// # Privacy
     ///
-    /// Statistics of a batch mix its examples, and running statistics leave with the model without
-    /// noise. The layer therefore uses the stored statistics alone, which must come from public
-    /// data.
+    /// Statistics of a batch mix its examples, and running statistics are published with the model,
+    /// without noise. The layer therefore only uses the stored statistics, which must come from
+    /// public data.
     ///
     /// # Panics
     ///

@@ -15,17 +15,17 @@ impl Private<Dropout> {
     ///
     /// # Privacy
     ///
-    /// In a private step the mask of a unit follows from the key of the run, the step, the unit,
-    /// the path of the layer and the position of the value, through ChaCha20. It is the same
-    /// whatever other units are in the batch. Burn's own layer takes the next values of the
-    /// device's generator for each row: under a known seed, removing one unit changes the masks of
+    /// In a private step, the mask of a unit is derived from the key of the run, the step, the
+    /// unit, the path of the layer, and the position of the value, through ChaCha20. It does not
+    /// depend on the other units in the batch. Burn's own layer takes the next values of the
+    /// device's generator for each row: with a known seed, removing one unit changes the masks of
     /// all units after it.
     ///
     /// The units are known inside the closures of
     /// [`DpOptimizer::backward_batch`](crate::optim::DpOptimizer::backward_batch), `backward`,
     /// `unit_updates` and `backward_each`, in federated rounds, and in `PrivateTraining`.
-    /// Elsewhere, in training mode, the layer draws from the device as Burn's does, and a private
-    /// backward pass through it is refused.
+    /// Elsewhere, in training mode, the layer draws from the device like Burn's layer, and a
+    /// private backward pass through it is rejected.
     ///
     /// # Example
     ///
@@ -44,7 +44,7 @@ impl Private<Dropout> {
     }
 }
 
-/// Computes the forward pass of the layer alone or as a part of another layer.
+/// Computes the forward pass of the layer on its own or as part of another layer.
 pub(super) fn dropout<const D: usize>(layer: &Dropout, input: Tensor<D>) -> Tensor<D> {
     let training = layer.training.is_enabled() && input.device().is_autodiff();
     if !training || layer.prob == 0.0 {
@@ -55,7 +55,7 @@ pub(super) fn dropout<const D: usize>(layer: &Dropout, input: Tensor<D>) -> Tens
         count_unkeyed();
         return ops::mark_unkeyed(layer.forward(input), layer.training.id);
     };
-    // A word is below this with the probability of a value that is kept, up to 2^-32.
+    // The probability that a word is below this is the probability of keeping a value, up to 2^-32.
     let limit = (keep * 2f64.powi(32)).round() as u64;
     let scale = (1.0 / keep) as f32;
     let mask = |word| if u64::from(word) < limit { scale } else { 0.0 };

@@ -19,10 +19,10 @@ impl Private<Embedding> {
     }
 
     /// Returns the scores of all tokens: the product with the transposed weight, for models whose
-    /// output layer is tied to their embedding.
+    /// output layer is tied to the embedding.
     ///
     /// Both uses belong to one parameter: their gradients are added before the norm is taken.
-    /// Burn's optimizers update one copy of a parameter, so this layer holds the tied weight alone.
+    /// Burn's optimizers update one copy of a parameter, so only this layer holds the tied weight.
     ///
     /// # Shapes
     ///

@@ -6,12 +6,12 @@ use super::{Private, affine::affine, backend::has_native_kernels};
 use crate::ops;
 
 impl Private<GroupNorm> {
-    /// Creates the layer that takes the place of a BatchNorm.
+    /// Creates the layer that replaces a BatchNorm.
     ///
-    /// Scale, shift, epsilon and paths stay, so gamma and beta of the record of `layer` load.
-    /// The running statistics have no counterpart and are dropped: the outputs change, and a
-    /// pre-trained network needs some training to recover. There are 32 groups, or the largest
-    /// number below that divides both 32 and the number of channels.
+    /// Scale, shift, epsilon, and paths are kept, so gamma and beta of a record of `layer` can be
+    /// loaded. The running statistics have no counterpart and are dropped: the outputs change, and
+    /// a pre-trained network needs some training to recover. There are 32 groups, or the largest
+    /// smaller number that divides both 32 and the number of channels.
     ///
     /// # References
     ///
@@ -89,7 +89,7 @@ fn normalize_groups<const D: usize>(
             let groups = input.reshape([batch_size as i32, num_groups as i32, -1]);
             ops::row_normalize(groups, epsilon).reshape(shape)
         }
-        // Burn refuses an input of at most two values. More examples do not change the result.
+        // Burn rejects an input of at most two values. More examples do not change the result.
         1 | 2 => plain.forward(Tensor::cat(vec![input; 3], 0)).narrow(0, 0, batch_size),
         _ => plain.forward(input),
     };

@@ -13,8 +13,9 @@ pub enum NormRule {
     Planned,
     /// Ghost norms: computed from the recorded tensors, without the gradients.
     Ghost,
-    /// The gradients are instantiated, because they are no larger than the recorded tensors; the
-    /// gradients of a standardized weight in parts if the memory bound requires it.
+    /// The gradients are instantiated, because they are no larger than the recorded tensors. The
+    /// gradients of a standardized weight are instantiated in parts if the memory bound requires
+    /// it.
     Instantiated,
     /// The rule of the wrapped layer.
     Wrapped,
@@ -67,13 +68,13 @@ const fn row(
 
 use NormRule::{Ghost, Instantiated, NoParameters, Planned, Wrapped};
 
-/// The layers of Burn that have a private counterpart, and one of this crate.
+/// The layers of Burn that have a private counterpart, and one layer of this crate.
 ///
 /// The rules use Burn's tensors and no particular backend. [`backends`](LayerSupport::backends)
-/// lists where the test of a row passed, without and with gradient checkpointing.
-/// `cargo xtask test` runs it on Flex and NdArray, and `cargo xtask test --backend wgpu` also on
-/// WGPU, with fusion. On WGPU rows ran with a software driver and without autotuning;
-/// continuous integration runs the rows of the primitives.
+/// lists where the test of a row passed, without and with gradient checkpointing. `cargo xtask
+/// test` runs it on Flex and NdArray, and `cargo xtask test --backend wgpu` also on WGPU, with
+/// fusion. On WGPU, rows ran with a software driver and without autotuning; continuous integration
+/// runs the rows of the primitives.
 #[rustfmt::skip]
 pub const LAYERS: &[LayerSupport] = &[
     row("Linear",
@@ -261,7 +262,7 @@ mod tests {
         let wrapped: BTreeSet<&str> = WRAPPED
             .iter()
             .map(|path| path.rsplit("::").next().unwrap().trim())
-            // Not wrapped in `Private<M>` with a plain name.
+            // These are not wrapped in `Private<M>` with a plain name.
             .chain(["Param<Tensor>", "CrossAttention"])
             .collect();
         let listed: BTreeSet<&str> = LAYERS.iter().map(|row| row.layer).collect();

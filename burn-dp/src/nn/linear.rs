@@ -22,7 +22,7 @@ impl Private<Linear> {
     /// # Panics
     ///
     /// Panics if the last axis of `input` is not `d_input`, or if `input` has no batch axis. A
-    /// batch of one example needs the axis, too.
+    /// batch of one example also needs the axis.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         linear(&self.inner, input)
     }

@@ -2,8 +2,9 @@
 //!
 //! A weight with an adapter is `base + scale · a @ b` in the shape of `base`, where `a` has one row
 //! for each index of the first axis and `b` one column for each index of the other axes. A layer
-//! computes with base and factors one after the other, and each has a rule of its own. The gradient
-//! of the effective weight, which is as large as the weight for every example, is never formed.
+//! computes with the base and the factors one after another, and each has its own rule. The
+//! gradient of the effective weight, which is as large as the weight for every example, is never
+//! instantiated.
 //!
 //! # References
 //!
@@ -29,29 +30,31 @@ pub(crate) const ADAPTED_LAYERS: [&str; 8] = [
     "ConvTranspose3d",
 ];
 
-/// Returns what an adapter adds to the output of a linear layer: `scale · (input @ a) @ b`.
+/// Returns the contribution of an adapter to the output of a linear layer: `scale · (input @ a) @
+/// b`.
 pub(super) fn linear<const D: usize>(adapter: &LoraAdapter, input: Tensor<D>) -> Tensor<D> {
     let hidden = matrix_product(&adapter.a, None, input);
     matrix_product(&adapter.b, None, hidden).mul_scalar(adapter.scale)
 }
 
-/// Returns what an adapter adds to the rows of an embedding: `scale · a[ids] @ b`.
+/// Returns the contribution of an adapter to the rows of an embedding: `scale · a[ids] @ b`.
 pub(super) fn embedding(adapter: &LoraAdapter, ids: Tensor<2, Int>) -> Tensor<3> {
     let hidden = look_up(&adapter.a, ids);
     matrix_product(&adapter.b, None, hidden).mul_scalar(adapter.scale)
 }
 
-/// Returns what an adapter adds to the output of a layer that is tied to an embedding:
+/// Returns the contribution of an adapter to the output of a layer that is tied to an embedding:
 /// `scale · (input @ bᵀ) @ aᵀ`.
 pub(super) fn attend<const D: usize>(adapter: &LoraAdapter, input: Tensor<D>) -> Tensor<D> {
     let hidden = transposed_product(&adapter.b, input);
     transposed_product(&adapter.a, hidden).mul_scalar(adapter.scale)
 }
 
-/// Returns what an adapter adds to the output of a convolution whose kernel has the shape `weight`.
+/// Returns the contribution of an adapter to the output of a convolution whose kernel has the shape
+/// `weight`.
 ///
 /// The rows of `b` are the kernels of one convolution with `rank` channels, and `a` is a product
-/// over channels: after it, or before a transposed one. Groups are computed one after the other,
+/// over channels: after it, or before a transposed one. Groups are computed one after another,
 /// because they share `b`.
 pub(super) fn convolution<const D: usize>(
     adapter: &LoraAdapter,
@@ -115,7 +118,7 @@ fn only_group<const D: usize>(tensor: &Tensor<D>, group: usize, groups: usize) -
 }
 
 /// Returns the stored value of a parameter in `precision`, without its adapter. Packed values of
-/// QLoRA are unpacked like in `Param::val`.
+/// QLoRA are unpacked as in `Param::val`.
 pub(super) fn dense<const D: usize>(
     stored: &Param<Tensor<D>>,
     precision: DType,

@@ -9,8 +9,8 @@ use crate::ops::{self, Windows};
 impl Private<MaxPool2d> {
     /// Applies the layer, with a native kernel on Flex.
     ///
-    /// The layer has no parameters, so that Burn's own is private too; this one is faster on Flex.
-    /// Asymmetric padding and `ceil_mode` are left to Burn's operation.
+    /// The layer has no parameters, so Burn's layer can also be used in a private model; this one
+    /// is faster on Flex. Asymmetric padding and `ceil_mode` use Burn's operation.
     ///
     /// # Shapes
     ///

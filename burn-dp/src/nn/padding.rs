@@ -16,7 +16,7 @@ pub(super) fn pairs_1d(
     }
 }
 
-/// Returns the padding of `[depth, height, width]` on either side.
+/// Returns the padding of `[depth, height, width]`, which is the same on both sides.
 pub(super) fn symmetric_3d(
     padding: &PaddingConfig3d,
     size: [usize; 3],

@@ -71,7 +71,7 @@ private_layers!(
 impl<const D: usize> sealed::Sealed for Param<Tensor<D>> {}
 impl<const D: usize> PrivateLayer for Param<Tensor<D>> {}
 
-/// A Burn layer whose backward pass can give per-example gradients.
+/// A Burn layer whose backward pass can provide per-example gradients.
 ///
 /// The wrapper does not change paths: the parameter `weight` of a field `fc` keeps the path
 /// `fc.weight`, so records of the plain and of the private model are interchangeable. The inner
@@ -107,7 +107,7 @@ impl<M: PrivateLayer> Private<M> {
     /// # Panics
     ///
     /// Panics if the layer is on an autodiff device whose backend is not compiled into this crate.
-    /// Enable the feature of that name of `burn-dp`.
+    /// Enable the `burn-dp` feature of that name.
     pub fn new(layer: M) -> Self {
         Self { inner: layer }.checked()
     }
@@ -124,7 +124,7 @@ impl<M: PrivateLayer> From<M> for Private<M> {
     }
 }
 
-/// Wraps layers by `layer.private()`.
+/// Wraps layers with `layer.private()`.
 pub trait IntoPrivate: PrivateLayer {
     /// Wraps the layer in [`Private`].
     ///
@@ -139,7 +139,7 @@ pub trait IntoPrivate: PrivateLayer {
 impl<M: PrivateLayer> IntoPrivate for M {}
 
 impl<M: Module> Private<M> {
-    /// Returns the layer if its devices can train it.
+    /// Returns the layer after checking that its devices can train it.
     fn checked(self) -> Self {
         check_devices(&self.inner);
         self

@@ -5,17 +5,16 @@ use super::unit_scope::{count_unkeyed, unit_words};
 use crate::DpError;
 use crate::ops;
 
-/// Random values of one row: the two shifts, and whether the image is mirrored.
+/// Number of random values for one row: the two shifts, and whether the image is mirrored.
 const WORDS: usize = 3;
 
 /// Moves and mirrors images at random during training.
 ///
-/// An image is extended by reflection at its borders, and a part of its own size is cut out at a
-/// random place; then it may be mirrored from left to right. Outside of training, the layer does
-/// nothing. Several copies of a unit have different values: give
-/// [`AugmentationBatcher`](crate::sampling::AugmentationBatcher) the number of copies, and
-/// [`PrivateBackward::with_group_size`](crate::grads::PrivateBackward::with_group_size) the same
-/// number.
+/// An image is extended by reflection at its borders, and a crop of the original size is taken at a
+/// random position; then it may be mirrored from left to right. Outside training, the layer does
+/// nothing. Several copies of a unit have different values: pass the number of copies to
+/// [`AugmentationBatcher`](crate::sampling::AugmentationBatcher), and the same number to
+/// [`PrivateBackward::with_group_size`](crate::grads::PrivateBackward::with_group_size).
 ///
 /// # Example
 ///
@@ -41,7 +40,7 @@ const WORDS: usize = 3;
 pub struct RandomCrop {
     /// Whether the model is being trained.
     pub training: Param<Flag>,
-    /// Largest shift in each direction, in pixels.
+    /// Maximum shift in each direction, in pixels.
     pub padding: usize,
     /// Whether images are mirrored with probability one half.
     pub mirror: bool,
@@ -75,10 +74,10 @@ impl RandomCrop {
     ///
     /// # Privacy
     ///
-    /// In a private step the values of a row follow from the key of the run, the step, the unit and
-    /// the number of the copy, as the masks of [`Private<Dropout>`](super::Private) do, whatever
-    /// other units are in the batch. Elsewhere, in training mode, they are drawn from the device,
-    /// and a private backward pass is refused.
+    /// In a private step, the values of a row are derived from the key of the run, the step, the
+    /// unit, and the number of the copy, like the masks of [`Private<Dropout>`](super::Private),
+    /// and do not depend on the other units in the batch. Elsewhere, in training mode, they are
+    /// drawn from the device, and a private backward pass is rejected.
     pub fn forward(&self, images: Tensor<4>) -> Tensor<4> {
         let device = images.device();
         let is_training = self.training.val().is_enabled() && device.is_autodiff();
@@ -106,7 +105,7 @@ impl RandomCrop {
     /// Returns the pixel that each pixel of an image is taken from.
     fn pixels(&self, words: &[u32], height: usize, width: usize) -> impl Iterator<Item = i32> {
         let choices = 2 * self.padding as u64 + 1;
-        // Less than 2^-15 from uniform, which only matters to the accuracy.
+        // Less than 2^-15 from uniform, which only affects the accuracy.
         let shift = |word: u32| ((u64::from(word) * choices) >> 32) as i64 - self.padding as i64;
         let (down, right) = (shift(words[0]), shift(words[1]));
         let is_mirrored = self.mirror && words[2] >> 31 == 1;

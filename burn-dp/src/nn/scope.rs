@@ -17,7 +17,7 @@ pub(crate) struct PrivateScope {
 }
 
 impl PrivateScope {
-    /// Begins the visit of a private layer.
+    /// Starts the visit of a private layer.
     pub(crate) fn enter() -> Self {
         DEPTH.with(|depth| depth.set(depth.get() + 1));
         Self { _not_send: PhantomData }

@@ -8,19 +8,19 @@ use super::padding;
 use crate::DpError;
 use crate::error::positive;
 
-/// Least sum of squares that a kernel is divided by, as in the reference implementation.
+/// Minimum sum of squares that a kernel is divided by, as in the reference implementation.
 const EPSILON: f64 = 1e-4;
 
 /// A convolution whose weight is standardized before its use: the kernel of each output channel has
 /// mean zero and norm one. A trained gain and bias of each channel follow.
 ///
-/// With `w` the kernel of a channel, the convolution uses
-/// `(w - mean(w)) / √max(‖w - mean(w)‖², epsilon)`, so that inputs of variance one give outputs of
-/// variance one (scaled weight standardization).
+/// With `w` the kernel of a channel, the convolution uses `(w - mean(w)) / √max(‖w - mean(w)‖²,
+/// epsilon)`, so that inputs of variance one result in outputs of variance one (scaled weight
+/// standardization).
 ///
-/// As it is, this is an ordinary layer. [`Private<StandardizedConv2d>`](super::Private) has the
-/// same parameters, and per-example gradients with respect to the stored weight, not to the
-/// standardized one: a step changes the stored weight.
+/// This is an ordinary layer. [`Private<StandardizedConv2d>`](super::Private) has the same
+/// parameters, and per-example gradients with respect to the stored weight rather than the
+/// standardized one, because a step changes the stored weight.
 ///
 /// # Example
 ///
@@ -61,7 +61,7 @@ pub struct StandardizedConv2d {
     /// The padding.
     #[module(skip)]
     pub padding: PaddingConfig2d,
-    /// Least sum of squares that a kernel is divided by.
+    /// Minimum sum of squares that a kernel is divided by.
     pub epsilon: f64,
 }
 
@@ -87,7 +87,7 @@ impl StandardizedConv2d {
         Self { gain: None, ..self }
     }
 
-    /// Sets the least sum of squares that a kernel is divided by; 1e-4 by default.
+    /// Sets the minimum sum of squares that a kernel is divided by; 1e-4 by default.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ impl Private<SwiGlu> {
     }
 }
 
-/// Computes the forward pass of the layer alone or as a part of another layer.
+/// Computes the forward pass of the layer on its own or as part of another layer.
 pub(super) fn swiglu<const D: usize>(layer: &SwiGlu, input: Tensor<D>) -> Tensor<D> {
     silu(linear(&layer.linear_inner, input.clone())) * linear(&layer.linear_outer, input)
 }

@@ -54,7 +54,7 @@ thread_local! {
 }
 
 /// The scope of one forward pass on one thread, in which the random layers of a model have the
-/// units of their rows. Dropping it restores the scope before.
+/// units of their rows. Dropping it restores the previous scope.
 pub(crate) struct UnitScope {
     before: Option<Active>,
     // The scope belongs to the thread that opened it.
@@ -84,9 +84,9 @@ impl Drop for UnitScope {
 /// Returns one random word for each value of a tensor with these axes, the first of which has the
 /// rows of the units. `None` if no scope is open for the layer, or if the rows are not its units.
 ///
-/// The words of a unit follow from the run, the step, the unit, the path of the layer, its use and
-/// the position of the value. They do not depend on the other units of the batch, nor on the length
-/// of its axes.
+/// The words of a unit are derived from the run, the step, the unit, the path of the layer, its
+/// use, and the position of the value. They do not depend on the other units of the batch, nor on
+/// the length of its axes.
 pub(super) fn unit_words(layer: ParamId, axes: &[usize]) -> Option<Vec<u32>> {
     let (&rows, values) = axes.split_first()?;
     let (key, number, places) = ACTIVE.with_borrow_mut(|active| {
@@ -111,7 +111,7 @@ fn fill_row(key: &LayerKey, place: &[u64], axes: &[usize], words: &mut [u32]) {
     const COLUMNS: usize = 16;
     match axes {
         [] | [_] => {
-            // In rows of a fixed length, so that no word of a block is left out.
+            // In rows of a fixed length, so that no word of a block is skipped.
             let mut padded = vec![0; words.len().next_multiple_of(COLUMNS)];
             key.fill(place, COLUMNS, &mut padded);
             words.copy_from_slice(&padded[..words.len()]);
@@ -175,7 +175,7 @@ impl ModuleVisitor for RandomLayers {
     fn visit_flag(&mut self, flag: &Param<Flag>) {
         let layer = self.containers.last().and_then(|name| name.strip_prefix("Struct:"));
         if layer.is_some_and(|layer| KEYED_LAYERS.contains(&layer)) {
-            // A layer that is held twice has one path: its uses are counted.
+            // A layer that the model holds twice has one path, and its uses are counted.
             self.layers.entry(flag.id).or_insert_with(|| self.path.join("."));
         }
     }

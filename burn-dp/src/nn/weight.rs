@@ -1,4 +1,4 @@
-//! The operations with one weight that layers and their adapters share.
+//! The operations on one weight that layers and their adapters share.
 
 use burn::module::Param;
 use burn::tensor::{DType, Int, Tensor, module};
@@ -40,7 +40,7 @@ pub(super) fn packed_product<const D: usize>(
     if let Some(output) = without_rows(&input, weight.dims()[1]) {
         return output;
     }
-    // The tap of the bias asks for a weight that is not trained.
+    // The tap of the bias requires a weight, which is not trained.
     let none = Tensor::<2>::zeros([1, 1], (&input.device(), input.dtype()));
     ops::apply(
         &Param::initialized(weight.id, none),

@@ -14,13 +14,13 @@ use crate::random::{GROUP_WORDS, Key, Keystream, NoiseSource, Purpose, Stream};
 pub(super) const PIECE_GROUPS: usize = 8;
 /// Values in a piece.
 pub(super) const PIECE_VALUES: usize = PIECE_GROUPS * GROUP_WORDS;
-/// Values that are drawn ahead at most, 32 MiB; the rest is drawn when it is needed.
+/// Maximum number of values drawn ahead (32 MiB); the rest is drawn when it is needed.
 const LIMIT: usize = 1 << 22;
 
 /// The standard normal values of a step, which idle threads draw while the model computes.
 ///
-/// The values equal the values of the streams of the step bit for bit, so drawing ahead changes the
-/// time of a release and nothing else. The release draws every value that is not drawn yet.
+/// The values are bit for bit the values of the step's streams, so drawing ahead changes only the
+/// time that a release takes. The release draws every value that is not drawn yet.
 ///
 /// # Privacy
 ///
@@ -34,7 +34,7 @@ pub(crate) struct NoiseAhead {
     pieces: Arc<Pieces>,
 }
 
-/// The pieces of all parameters, and the next one that no thread has begun.
+/// The pieces of all parameters, and the next one that no thread has started.
 struct Pieces {
     pieces: Vec<Piece>,
     next: AtomicUsize,
@@ -54,10 +54,10 @@ pub(super) struct Piece {
 type Normal = Zeroizing<Vec<i64>>;
 
 impl NoiseAhead {
-    /// Begins to draw the noise of a step, for parameters with `lengths` values each, in the memory
+    /// Starts drawing the noise of a step, for parameters with `lengths` values each, in the memory
     /// of the previous step. Erases the values of the previous step.
     ///
-    /// Returns `None` if the step cannot begin any more, or if its noise will depend on its sums.
+    /// Returns `None` if the step can no longer begin, or if its noise will depend on its sums.
     pub(crate) fn begin(
         source: &NoiseSource,
         purpose: Purpose,
@@ -106,11 +106,11 @@ impl NoiseAhead {
 }
 
 impl Pieces {
-    /// Draws pieces until all were begun, or until nobody will read them.
+    /// Draws pieces until all are started, or until no release needs them.
     ///
     /// Between two pieces the thread does other work, which can be the pieces of another step.
-    /// These are left to their release: otherwise the steps that wait, on a machine that is busy
-    /// elsewhere, would be drawn one inside of the other, and the stack ends.
+    /// Their releases draw them instead; otherwise, on a busy machine, the draws of waiting steps
+    /// would nest until the stack overflows.
     fn draw(pieces: &Weak<Self>) {
         thread_local! {
             static IS_DRAWING: Cell<bool> = const { Cell::new(false) };
@@ -118,7 +118,7 @@ impl Pieces {
         if IS_DRAWING.replace(true) {
             return;
         }
-        // One for all pieces: to create and to erase it takes a part of the time of a piece.
+        // One for all pieces, because creating and erasing it takes a part of the time of a piece.
         let mut group = NormalGroup::new();
         while let Some(pieces) = pieces.upgrade() {
             let Some(piece) = pieces.pieces.get(pieces.next.fetch_add(1, Ordering::Relaxed)) else {
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn steps_that_wait_for_a_thread_are_not_drawn_inside_of_each_other() {
         const WAITING: u64 = 2_000;
-        // The stack has room for the frames of some dozen steps.
+        // The stack has room for the frames of a few dozen steps.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).stack_size(1 << 18);
         let pool = pool.build().unwrap();
         let source = NoiseSource::insecure(InsecureSeed(3));

@@ -10,8 +10,8 @@ use super::recurrence::Recurrences;
 use crate::DpError;
 use crate::random::{Key, NoiseSource};
 
-/// Memory for values of earlier steps, by default. Beyond it, they are drawn again where the
-/// strategy allows.
+/// Default memory for values of earlier steps. Beyond it, they are drawn again where the strategy
+/// allows it.
 pub(crate) const DEFAULT_MEMORY: usize = 1 << 30;
 
 /// Stands for a slot without a key. No key consists of zeros.
@@ -21,16 +21,16 @@ const NO_KEY: [u8; 32] = [0; 32];
 ///
 /// # Privacy
 ///
-/// It holds values that follow from the key of the run, and is as secret as the key: with it the
-/// noise of later steps can be partly subtracted. The memory is erased on drop, on a device as far
-/// as [`DeviceValues`](super::kept_values::DeviceValues) says.
+/// It holds values that follow from the key of the run and is as secret as the key: with it, the
+/// noise of later steps can be partly subtracted. The memory is erased on drop; on a device, as far
+/// as [`DeviceValues`](super::kept_values::DeviceValues) describes.
 pub(crate) struct CorrelatedNoise {
     recurrences: Recurrences,
     step: u64,
     /// Number of values of each parameter.
     lengths: Vec<usize>,
     memory: Memory,
-    /// Largest number of bytes that [`Memory::Values`] may take.
+    /// Maximum number of bytes that [`Memory::Values`] may use.
     limit: usize,
 }
 
@@ -44,7 +44,7 @@ enum Memory {
     Keys(Vec<Option<Key>>),
 }
 
-/// What a checkpoint has of correlated noise, apart from the [memory](CorrelatedNoise::memory).
+/// What a checkpoint stores of correlated noise, apart from the [memory](CorrelatedNoise::memory).
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CorrelatedNoiseState {
@@ -61,7 +61,7 @@ impl CorrelatedNoise {
     ///
     /// # Arguments
     ///
-    /// - `limit`: bytes that values of earlier steps may take
+    /// - `limit`: bytes that values of earlier steps may use
     pub(crate) fn new(strategy: &Strategy, limit: usize) -> Self {
         Self {
             recurrences: Recurrences::new(strategy),
@@ -72,8 +72,8 @@ impl CorrelatedNoise {
         }
     }
 
-    /// Returns whether the noise is combined on the host, wherever the sums are: its values take
-    /// more than the limit and cannot be drawn again.
+    /// Returns whether the noise is combined on the host, wherever the sums are, because its values
+    /// need more than the limit and cannot be drawn again.
     ///
     /// # Arguments
     ///
@@ -83,7 +83,7 @@ impl CorrelatedNoise {
         !self.recurrences.only_independent() && bytes > self.limit as u64
     }
 
-    /// Brings the memory of each parameter to where its sum is.
+    /// Moves the memory of each parameter to where its sum is.
     ///
     /// # Arguments
     ///
@@ -104,7 +104,8 @@ impl CorrelatedNoise {
         Ok(())
     }
 
-    /// Takes the lengths of the parameters of the first step, and compares them in every other one.
+    /// Stores the lengths of the parameters in the first step, and compares them in every later
+    /// one.
     fn prepare(&mut self, lengths: &[usize]) -> Result<(), DpError> {
         if let Memory::Empty = self.memory {
             self.lengths = lengths.to_vec();
@@ -122,7 +123,7 @@ impl CorrelatedNoise {
     }
 
     /// Returns an error unless `step` is the next one and the parameters are as before. The engine
-    /// asks before it records a release.
+    /// calls this before it records a release.
     ///
     /// # Errors
     ///
@@ -145,7 +146,7 @@ impl CorrelatedNoise {
         )))
     }
 
-    /// Begins the next step, for parameters of these lengths, whose memory is where their sums are.
+    /// Starts the next step, for parameters of these lengths, whose memory is where their sums are.
     ///
     /// # Arguments
     ///
@@ -198,14 +199,14 @@ impl CorrelatedNoise {
     ///
     /// # Privacy
     ///
-    /// The keystream belongs to a number that the operating system gives for each call, so two
+    /// The keystream depends on a number that the operating system returns for each call, so two
     /// states of one step are not encrypted alike.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidState`] if a step failed after it was recorded,
     /// [`DpError::Device`] if the memory of a device cannot be read, and [`DpError::Entropy`] if
-    /// the operating system gives no number.
+    /// the operating system returns no number.
     pub(crate) async fn save(
         &self,
         step: u64,

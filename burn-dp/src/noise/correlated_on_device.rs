@@ -12,8 +12,8 @@ use crate::ops::{copied_memories, double_operations, has_release, native_erase};
 use crate::random::{Domain, InsecureSeed, NoiseSource, Purpose, Stream};
 use crate::test_devices::devices;
 
-/// Pairs of doubles whose exponents differ by all that matters, with mantissas that make carries,
-/// ties and cancellation likely.
+/// Pairs of doubles whose exponents differ by every amount that matters, with mantissas that make
+/// carries, ties and cancellation likely.
 fn pairs() -> Vec<(f64, f64)> {
     let mut words = Stream::new(&InsecureSeed(8).into(), Domain::Sampling, 0, 0).into_words();
     let mut next = || words.next().unwrap();
@@ -162,7 +162,7 @@ fn a_device_adds_the_correlated_noise_of_the_host() {
     for device in on_device() {
         for strategy in strategies(STEPS) {
             let expected = Run::new(&strategy, usize::MAX).all(&HOST);
-            // Kept, and drawn again where that is possible.
+            // Once with kept values, and once drawn again where that is possible.
             for limit in [usize::MAX, 0] {
                 let found = Run::new(&strategy, limit).all(&all_on(&device));
                 assert!(found == expected, "{strategy} {limit}");

@@ -176,8 +176,8 @@ impl Drop for Values {
 }
 
 impl Correlation<'_> {
-    /// Replaces the independent values of group `index` of this part by correlated ones, and keeps
-    /// what later steps need.
+    /// Replaces the independent values of group `index` of this part with correlated ones, and
+    /// keeps what later steps need.
     #[inline(always)]
     pub(super) fn group<S: Simd>(&mut self, simd: S, index: usize, values: &mut Values) {
         let fresh = Values(values.0);

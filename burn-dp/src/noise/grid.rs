@@ -6,7 +6,7 @@ pub(super) const PLACES: i32 = 40;
 /// 2^40 as a double.
 const ONE: f64 = (1u64 << PLACES) as f64;
 
-/// Largest power of two by which a sum may exceed the range in which every bit of noise counts.
+/// Maximum power of two by which a sum may exceed the range in which every bit of noise counts.
 /// Sums saturate at 2^75 standard deviations.
 const MAX_SHIFT: i32 = 60;
 
@@ -15,9 +15,9 @@ const MAX_SHIFT: i32 = 60;
 ///
 /// # Privacy
 ///
-/// A sum is divided by the grid, rounded once to the nearest integer, and saturates far beyond all
-/// use; saturation brings no two sums further apart. The sum of integers is exact. The result is a
-/// function of it: rounded to 24 bits, times two public factors.
+/// A sum is divided by the grid, rounded once to the nearest integer, and saturates far beyond any
+/// practical value; saturation moves no two sums further apart. The sum of integers is exact. The
+/// result is a function of it: rounded to 24 bits, times two public factors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Grid {
     /// 1/g = `reciprocal` · 2^`exponent`, with the upper bit set.
@@ -25,7 +25,7 @@ pub(crate) struct Grid {
     pub(crate) exponent: i32,
     /// Standard deviation of the noise times the scale.
     pub(crate) factor: f32,
-    /// What one integer is worth in a result of double precision.
+    /// The value of one integer unit in a result in double precision.
     unit: f64,
 }
 
@@ -33,8 +33,8 @@ impl Grid {
     /// The spacing of a grid, as a multiple of the standard deviation of its noise.
     pub(super) const FINENESS: f64 = 1.0 / ONE;
 
-    /// Returns the finest grid whose noise has at least the deviation `noise_std`, by at most 2^-31
-    /// of it more.
+    /// Returns the finest grid whose noise has at least the standard deviation `noise_std`, and at
+    /// most a relative 2^-31 more.
     ///
     /// Both numbers are normal, and their product is in the range of [`Grid::FACTORS`].
     pub(super) fn new(noise_std: f64, scale: f64) -> Self {
@@ -61,8 +61,8 @@ impl Grid {
         2f64.powi(-self.exponent) / f64::from(self.reciprocal)
     }
 
-    /// Replaces sums by their noisy, scaled values, given at least as many normal integers. Returns
-    /// whether all sums were finite.
+    /// Replaces sums with their noisy, scaled values, given at least as many normal integers.
+    /// Returns whether all sums were finite.
     #[inline(always)]
     pub(super) fn release(&self, sums: &mut [f32], normal: &[i64]) -> bool {
         let grid = *self;

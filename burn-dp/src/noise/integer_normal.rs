@@ -8,11 +8,11 @@ use crate::random::{GROUP_BLOCKS, GROUP_WORDS, Group};
 const OCTAVES: usize = 64;
 /// Polynomials in an octave.
 const SEGMENTS: usize = 64;
-/// Lowest bits of a word that its own value, in units of 2^-40, does not show: near the center,
-/// where the values are densest, 2^22 words have one value.
+/// Number of lowest bits of a word that do not affect its own value, in units of 2^-40: near the
+/// center, where the values are densest, 2^22 words have one value.
 const UNSEEN: u32 = 22;
 const POLYNOMIALS: usize = OCTAVES * SEGMENTS;
-/// Number of binary places that a polynomial has and its result has not.
+/// Number of binary places that a polynomial has beyond its result.
 const GUARD_PLACES: u32 = 6;
 
 /// The table that `normal_table.py` writes. For each polynomial, in units of 2^-46 and 8 bytes
@@ -58,16 +58,16 @@ impl NormalValues {
     ///
     /// The upper bit of a word is the sign of its value. The other 63 bits are a probability p
     /// below one half, and the value is the p-quantile of the normal distribution, up to 9.15: the
-    /// leading zeros say in which octave p is, and the bits after them where. A word with many
-    /// leading zeros has few bits after them. They are extended by the word next to it (of 0 and 1,
-    /// of 2 and 3, ...), beginning with its lowest bits, which the value of that word does not
-    /// show.
+    /// leading zeros give the octave of p, and the bits after them its place there. A word with
+    /// many leading zeros has few bits after them. They are extended by the word next to it (of 0
+    /// and 1, of 2 and 3, ...), beginning with its lowest bits, which do not affect the value of
+    /// that word.
     ///
-    /// A value is at most 0.76 units from the exact quantile. There are only integer operations, so
+    /// A value is at most 0.76 units from the exact quantile. All operations are on integers, so
     /// every machine and device computes the same value.
     #[inline(always)]
     pub(super) fn of(&mut self, words: &Group) -> &[i64; GROUP_WORDS] {
-        // Each loop does one kind of work, so that the compiler can make vectors of it.
+        // Each loop does one kind of work, so that the compiler can vectorize it.
         for index in 0..GROUP_WORDS / GROUP_BLOCKS {
             let range = index * GROUP_BLOCKS..(index + 1) * GROUP_BLOCKS;
             let indices = &mut self.indices[range.clone()];
@@ -166,7 +166,7 @@ pub(super) mod tests {
 
     #[test]
     fn values_agree_with_sixty_digits() {
-        // The quantiles by mpmath's `erfinv`, which the table was not made with: 60 digits.
+        // The quantiles by mpmath's `erfinv`, which was not used to create the table: 60 digits.
         for (word, other, exact) in GOLDEN {
             let error = (normal(word, other) as f64 - exact).abs();
             // The golden numbers have two decimal places.
@@ -224,7 +224,7 @@ pub(super) mod tests {
         for other in [0, other, u64::MAX] {
             assert!((9 << 40..10 << 40).contains(&normal(0, other)));
         }
-        // Tails beyond eight deviations have values of their own, not one for all of them.
+        // Words in the tails beyond eight deviations have different values, not all the same one.
         let tail: std::collections::HashSet<_> =
             (1..4000).map(|word| normal(word, other)).collect();
         assert!(tail.len() == 3999 && tail.iter().all(|&value| value > 8 << 40));

@@ -8,11 +8,11 @@ use crate::device_read::read;
 use crate::ops::native_erase;
 use crate::random::GROUP_WORDS;
 
-/// Words of 32 bits of one part in the memory of a device, 128 MiB: what every device of WebGPU can
-/// bind. Few in tests, so that a parameter has several parts.
+/// Number of 32-bit words in one part of the memory of a device, 128 MiB, which every WebGPU device
+/// can bind. Few in tests, so that a parameter has several parts.
 const PART_WORDS: usize = if cfg!(test) { 1 << 14 } else { 1 << 25 };
 
-/// The slots of one parameter: for each group of values, the slots one after the other.
+/// The slots of one parameter: for each group of values, the slots one after another.
 pub(super) struct KeptValues {
     /// Number of kept values.
     length: usize,
@@ -33,7 +33,7 @@ enum Place {
 /// # Privacy
 ///
 /// Overwritten with zeros on drop, by a kernel that the device runs before it uses the memory
-/// again. Copies that the driver makes are not.
+/// again. Copies that the driver makes are not overwritten.
 pub(super) struct DeviceValues(Vec<Tensor<1, Int>>);
 
 impl Drop for DeviceValues {
@@ -46,7 +46,7 @@ impl Drop for DeviceValues {
 }
 
 impl DeviceValues {
-    /// Replaces each part by what `release` returns for it. Returns the results in order.
+    /// Replaces each part with what `release` returns for it. Returns the results in order.
     ///
     /// # Arguments
     ///

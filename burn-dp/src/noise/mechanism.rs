@@ -12,7 +12,7 @@ use crate::DpError;
 use crate::ops::{KeyedNoise, has_release, native_release};
 use crate::random::Stream;
 
-/// Smallest and largest scale: far beyond all use.
+/// Minimum and maximum scale, far beyond any practical value.
 const SCALES: std::ops::RangeInclusive<f64> = 1e-40..=1e40;
 
 /// The sums of one parameter, with the source of their noise and what correlates it.
@@ -34,7 +34,7 @@ pub(crate) type ParameterSums<'a> =
 /// g √d. With d = 10^8 this is less than 10^-8 standard deviations. A step of a
 /// [`DpOptimizer`](crate::optim::DpOptimizer) adds it to the sensitivity: see
 /// [`snapping_factor`](Self::snapping_factor). A sum beyond 2^75 standard deviations saturates,
-/// which brings no two sums further apart.
+/// which moves no two sums further apart.
 ///
 /// Proven, for any sum:
 ///
@@ -84,9 +84,9 @@ impl GaussianMechanism {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if `noise_std` is not between 1e-25 and 1e25, or its
-    /// product with `scale` not between 1e-25 and 1e15: far beyond all use, and inside of what
-    /// every device computes without subnormal numbers. Zero is refused: clipped sums without noise
-    /// are not private.
+    /// product with `scale` not between 1e-25 and 1e15: far beyond any practical value, and within
+    /// what every device computes without subnormal numbers. Zero is rejected, because clipped sums
+    /// without noise are not private.
     pub fn new(noise_std: f64, scale: f64) -> Result<Self, DpError> {
         if !Grid::DEVIATIONS.contains(&noise_std) {
             return Err(DpError::invalid(
@@ -126,7 +126,7 @@ impl GaussianMechanism {
         self.grid.spacing()
     }
 
-    /// Returns an upper bound of the increase of the L2 sensitivity by snapping, g √dimension, for
+    /// Returns an upper bound on the increase of the L2 sensitivity by snapping, g √dimension, for
     /// `dimension` sums that are released together.
     pub fn snapping_overhead(&self, dimension: u64) -> f64 {
         // The conversion and the root each err by half a unit in the last place at most, and so do
@@ -139,9 +139,9 @@ impl GaussianMechanism {
     /// part of the sensitivity that the noise is scaled to, rounded up.
     ///
     /// In units of the standard deviations σ_h, the sums of neighbors differ by at most 1/z, where
-    /// z is the noise multiplier that the accountant is told, and snapping adds at most 2^-40 √d,
-    /// because the grid is 2^-40 σ_h in every coordinate. With the factor f they differ by
-    /// at most 1/(z f) + 2^-40 √d, which is 1/z for f = 1/(1 − z 2^-40 √d).
+    /// z is the noise multiplier that the accountant uses, and snapping adds at most 2^-40 √d,
+    /// because the grid is 2^-40 σ_h in every coordinate. With the factor f they differ by at most
+    /// 1/(z f) + 2^-40 √d, which is 1/z for f = 1/(1 − z 2^-40 √d).
     ///
     /// # Arguments
     ///
@@ -167,7 +167,7 @@ impl GaussianMechanism {
         ))
     }
 
-    /// Replaces the sums of one parameter by their noisy, scaled values.
+    /// Replaces the sums of one parameter with their noisy, scaled values.
     ///
     /// The sums are overwritten, so that they cannot be read after their release. A parameter
     /// without any contribution is a sum of zeros and is released as noise alone. A result beyond
@@ -176,14 +176,14 @@ impl GaussianMechanism {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if a sum is not finite; then all of them are set to
-    /// zero and nothing is released. Whether the error occurs depends on the data: clipping has to
-    /// exclude it.
+    /// zero and nothing is released. Whether the error occurs depends on the data, so clipping has
+    /// to exclude it.
     pub fn release(&self, stream: Stream, sums: &mut [f32]) -> Result<(), DpError> {
         Self::release_all(vec![(*self, stream, sums)])
     }
 
-    /// Replaces the sums of several parameters, each with its mechanism: faster than one
-    /// [`release`](Self::release) after another.
+    /// Replaces the sums of several parameters, each with its own mechanism. This is faster than
+    /// one [`release`](Self::release) after another.
     ///
     /// # Errors
     ///
@@ -220,8 +220,8 @@ impl GaussianMechanism {
         native_release(sums, self.keyed_noise(stream))
     }
 
-    /// Returns sums with correlated noise as [`release_on_device`](Self::release_on_device): the
-    /// same bits as the host.
+    /// Returns sums with correlated noise like [`release_on_device`](Self::release_on_device): the
+    /// same bits as on the host.
     pub(crate) fn release_correlated_on_device(
         &self,
         stream: Stream,
@@ -241,7 +241,7 @@ impl GaussianMechanism {
         }
     }
 
-    /// Returns whether kernels of this device release sums, and not the host.
+    /// Returns whether kernels of this device, rather than the host, release sums.
     pub fn releases_on(device: &Device) -> bool {
         has_release(device)
     }
@@ -347,8 +347,8 @@ mod tests {
                 assert!((multiple - multiple.round()).abs() < 0.01, "{multiple}");
             }
         }
-        // In single precision only results next to zero resolve the grid: here the sum takes back
-        // the noise, but for one unit.
+        // In single precision only results next to zero resolve the grid: here the sum cancels the
+        // noise except for one unit.
         let mechanism = GaussianMechanism::new(1.0, 1.0).unwrap();
         let mut normal = vec![0; 3000];
         standard_normal(&stream(1).into_keystream(), 0, &mut normal);

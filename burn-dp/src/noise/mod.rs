@@ -6,17 +6,17 @@
 //!
 //! A [`Stream`](crate::random::Stream) is consumed by its use, so the same noise cannot be added
 //! twice. Idle threads draw the noise of the next step ahead while nobody else can have the key.
-//! Once the key was exported, for a checkpoint, a step could be made again: then its noise depends
-//! on its sums ([`NoiseStep::bound_to`](crate::random::NoiseStep::bound_to)) and is drawn when the
+//! Once the key was exported, for a checkpoint, a step could be repeated. Its noise then depends on
+//! its sums ([`NoiseStep::bound_to`](crate::random::NoiseStep::bound_to)) and is drawn when the
 //! sums are computed.
 //!
-//! A step has one noise, whatever the number of physical batches, devices or replicas: add up the
-//! clipped sums first and release the total once.
+//! Noise is added once per step, regardless of the number of physical batches, devices, or
+//! replicas: add up the clipped sums first and release the total once.
 //!
 //! # Privacy
 //!
 //! The adversary of [`random`](crate::random) sees every release in full precision. The mechanism
-//! gives the guarantee of the Gaussian mechanism for the declared sensitivity, also against attacks
+//! gives the guarantee of the Gaussian mechanism for the declared sensitivity, even against attacks
 //! on floating-point arithmetic; [`GaussianMechanism`] says what is proven and what is not. Not
 //! covered: a sensitivity that is declared too small, the rounding of the sums before the release,
 //! and the time that a release takes.

@@ -105,7 +105,7 @@ fn a_device_releases_sums_of_every_magnitude() {
         .filter(|sum| sum.is_finite())
         .collect();
     sums.extend([0.0, -0.0, 1e-45, -1e-45, f32::MIN_POSITIVE, f32::MAX, f32::MIN]);
-    // Sums that take back their noise but for some units of the grid.
+    // Sums that cancel their noise except for a few units of the grid.
     let mut normal = vec![0; sums.len() + 20_000];
     standard_normal(&stream(1).into_keystream(), 0, &mut normal);
     let rest = normal[sums.len()..].iter().map(|&z| -(z as f64 * 2f64.powi(-40)) as f32);

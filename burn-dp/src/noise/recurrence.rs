@@ -15,7 +15,7 @@ pub(super) struct Recurrence {
     pub(super) scale: f64,
 }
 
-/// What becomes of a slot: `keep · slot + correlated · w + fresh · z`.
+/// The new value of a slot: `keep · slot + correlated · w + fresh · z`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Write {
     pub(super) slot: usize,

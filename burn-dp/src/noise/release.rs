@@ -11,24 +11,25 @@ use super::grid::{Grid, from_double, to_double};
 use super::standard_normal::NormalGroup;
 use crate::random::{GROUP_WORDS, Keystream, Stream, share};
 
-/// Groups that one task computes.
+/// Number of groups that one task computes.
 const TASK_GROUPS: usize = 32;
-/// Values that one task computes.
+/// Number of values that one task computes.
 pub(super) const TASK_VALUES: usize = TASK_GROUPS * GROUP_WORDS;
-/// A release of at most this many values whose noise was drawn ahead is made on the calling thread:
-/// to wake another one takes longer.
+/// A release of at most this many values whose noise was drawn ahead runs on the calling thread,
+/// because waking another one takes longer.
 const SINGLE_THREAD_VALUES: usize = 1 << 19;
 
 /// The sums of one parameter, with the source of their noise and what correlates it.
 pub(super) type GridSums<'a> = (Grid, Stream, &'a mut [f32], Option<CorrelatedParameter<'a>>);
 
-/// Replaces the sums of each parameter by their noisy, scaled values.
+/// Replaces the sums of each parameter with their noisy, scaled values.
 ///
 /// Returns whether all sums were finite. If not, all of them are set to zero.
 ///
 /// # Arguments
 ///
-/// - `parameters`: each with what combines its noise with the noise of earlier steps, on the host
+/// - `parameters`: each with the state that combines its noise with the noise of earlier steps, on
+///   the host
 pub(super) fn release(parameters: Vec<GridSums<'_>>, ahead: Option<&NoiseAhead>) -> bool {
     let (mut jobs, mut sums, mut correlated) = (Vec::new(), Vec::new(), Vec::new());
     let (mut drawn, mut to_draw) = (0, 0);
@@ -100,7 +101,7 @@ enum Noise<'a> {
 impl Task<'_> {
     /// Returns whether all sums were finite.
     ///
-    /// Not inlined, so that there is one compiled instance whatever surrounds the call.
+    /// Not inlined, so that there is one compiled instance for all calls.
     #[inline(never)]
     fn run(self) -> bool {
         Arch::new().dispatch(self)
@@ -154,7 +155,7 @@ fn release_correlated<S: Simd>(
         for (value, normal) in values.0.iter_mut().zip(normal) {
             *value = to_double(*normal);
         }
-        // Also if a sum is not finite: the noise of later steps contains the noise of this one.
+        // Even if a sum is not finite: the noise of later steps contains the noise of this one.
         correlation.group(simd, index, &mut values);
         for (whole, value) in whole.0.iter_mut().zip(&values.0) {
             *whole = from_double(*value);

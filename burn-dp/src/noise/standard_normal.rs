@@ -28,7 +28,7 @@ impl WithSimd for StandardNormal<'_> {
     }
 }
 
-/// The words of one group and the normal values that they give; erased on drop.
+/// The words of one group and their normal values; erased on drop.
 pub(super) struct NormalGroup {
     words: Group,
     values: NormalValues,
@@ -42,7 +42,7 @@ impl NormalGroup {
 
     /// Fills `out` with the values of a keystream, from group `first` on, in units of 2^-40.
     ///
-    /// Not inlined, so that there is one compiled instance whatever surrounds the call.
+    /// Not inlined, so that there is one compiled instance for all calls.
     #[inline(never)]
     pub(super) fn fill(&mut self, keystream: &Keystream, first: u64, out: &mut [i64]) {
         Arch::new().dispatch(StandardNormal { group: self, keystream, first, out });

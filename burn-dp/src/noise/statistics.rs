@@ -214,7 +214,7 @@ fn released_noise_has_the_declared_deviation_at_every_magnitude() {
         let mechanism = GaussianMechanism::new(noise_std, 0.25).unwrap();
         let mut source = NoiseSource::insecure(InsecureSeed(10));
         let mut step = source.begin_step(Purpose::Gradient, i as u64).unwrap();
-        // A constant sum has to come out as the mean.
+        // The mean of the results has to equal the constant sum.
         let sum = (2.0 * noise_std) as f32;
         let mut values = vec![sum; number];
         mechanism.release(step.stream(0).unwrap(), &mut values).unwrap();

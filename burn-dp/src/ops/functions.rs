@@ -51,7 +51,7 @@ pub(crate) fn affine<const D: usize>(
 ///
 /// # Shapes
 ///
-/// As documented at Burn's operation of the same name.
+/// As documented for Burn's operation of the same name.
 pub(crate) fn convolution<const D: usize>(
     input: Tensor<D>,
     weight: Tensor<D>,
@@ -110,12 +110,13 @@ pub(crate) fn standardized_gradients<const D: usize>(
 }
 
 /// Returns the gradients of the weight of a convolution for each example, `[batch_size, values]`,
-/// if the backend has a way without patches.
+/// if the backend can compute them without patches.
 ///
 /// # Shapes
 ///
-/// - image: what the kernel slides over, `[batch_size, channels, …]`, on a device without autodiff
-/// - pixels: what its positions are paired with, `[batch_size, channels, …]`
+/// - image: the tensor that the kernel slides over, `[batch_size, channels, …]`, on a device
+///   without autodiff
+/// - pixels: the tensor that its positions are paired with, `[batch_size, channels, …]`
 /// - weight: `[channels of the pixels, channels of the image / groups, …]`
 pub(crate) fn convolution_gradients<const D: usize>(
     image: Tensor<D>,
@@ -221,7 +222,7 @@ fn patches_of_volumes(input: Tensor<5>, patches: &Patches) -> Tensor<3> {
     }
 }
 
-/// Returns `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` for each example, if the backend has a way that is
+/// Returns `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` for each example, if the backend has a method that is
 /// linear in the number of positions.
 ///
 /// # Shapes

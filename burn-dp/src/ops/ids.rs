@@ -1,4 +1,4 @@
-//! Indices of rows, which private data can put outside of the weight.
+//! Row indices, which private data can place outside the weight.
 
 use burn::backend::DispatchDevice;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
@@ -6,10 +6,10 @@ use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use crate::DpError;
 use crate::device_read::{blocking, read};
 
-/// Returns indices below `rows`, and where others were replaced; `None` if all of them are known to
-/// be below.
+/// Returns indices below `rows`, and the positions where others were replaced; `None` if all of
+/// them are known to be below.
 ///
-/// Which row a backend reads for another index differs: some panic, some read a neighbor.
+/// Backends differ in what they do for another index: some panic, some read a neighboring row.
 pub(crate) fn bounded(
     ids: Tensor<2, Int>,
     rows: usize,
@@ -22,8 +22,8 @@ pub(crate) fn bounded(
     (ids.clamp(0, last), Some(outside))
 }
 
-/// Returns the first index that is negative or not below `rows`; none on a GPU of a browser, which
-/// cannot be waited for within a pass.
+/// Returns the first index that is negative or not below `rows`; none on a GPU in a browser,
+/// because a pass cannot wait for it.
 ///
 /// # Errors
 ///
@@ -39,13 +39,14 @@ pub(crate) fn first_outside(ids: &Tensor<2, Int>, rows: usize) -> Result<Option<
 }
 
 /// Returns the indices in the type that the device counts with. In eight or sixteen bits, the index
-/// of a row of an example among the rows of all examples wraps around to a row of another one.
+/// of an example's row among the rows of all examples would wrap around to a row of another
+/// example.
 pub(crate) fn widened(ids: Tensor<2, Int>) -> Tensor<2, Int> {
     let counting = Tensor::<1, Int>::zeros([1], &ids.device()).dtype();
     ids.cast(counting)
 }
 
-/// Whether the values are in the memory of the host: reading them costs no synchronization.
+/// Returns whether the values are in host memory, so that reading them needs no synchronization.
 fn is_host(device: &Device) -> bool {
     match device.clone().inner().as_dispatch() {
         #[cfg(feature = "flex")]

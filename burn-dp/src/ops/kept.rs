@@ -33,7 +33,7 @@ impl<B: Backend, C: CheckpointStrategy> Bias<Autodiff<B, C>> {
     }
 }
 
-/// What the forward pass keeps for the gradient of a weight.
+/// The tensors that the forward pass keeps for the gradient of a weight.
 #[doc(hidden)]
 #[derive(ExtensionType)]
 pub enum Kept<B: Backend> {

@@ -3,7 +3,7 @@
 use burn::backend::{Backend, tensor::FloatTensor};
 use burn::tensor::IntDType;
 
-/// The windows of a max pooling: height and width of each.
+/// The windows of max pooling: height and width of each.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {

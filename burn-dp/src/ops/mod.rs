@@ -1,10 +1,10 @@
-//! The parametric primitives: Burn's operations with parameters, with a backward step that can hand
-//! over per-example information instead of computing the summed gradient.
+//! The parametric primitives: Burn's operations with parameters, with a backward step that can pass
+//! on per-example information instead of computing the summed gradient.
 //!
 //! A primitive is Burn's own operation with its parameters as constants, followed by a *tap*: an
-//! identity whose parents are the output and the parameters. The tap keeps what the gradients of
-//! the parameters are computed from. Its backward step is hand-written. While a
-//! [recording](crate::grads) is active on the thread, it hands over what was kept and the gradient
+//! identity whose parents are the output and the parameters. The tap keeps the tensors that the
+//! gradients of the parameters are computed from. Its backward step is hand-written. While a
+//! [recording](crate::grads) is active on the thread, it passes on these tensors and the gradient
 //! of the output, and computes no gradient of the parameters. Otherwise it computes their ordinary
 //! gradients. The layer's output and the gradient of its input are Burn's in both cases.
 //!
@@ -14,7 +14,7 @@
 //! | `tap` | the forward pass |
 //! | `autodiff/` | the backward steps |
 //! | `recording` | the recording of one thread |
-//! | `release_ops` | the release of sums where they are |
+//! | `release_ops` | the release of sums on their device |
 //! | `recurrent/` | recurrent layers, one primitive per sequence |
 //! | `rows`, `max_pool` | softmax and normalization over the last axis, max pooling |
 //! | `backends/` | native kernels, with Burn's operations as their oracles |

@@ -20,7 +20,7 @@ use super::{Bias, Convolution, Kept, LayerIds, Patches, Primitive, Slot};
     Remote: cfg(feature = "remote"),
 )]
 pub trait ParametricOps: Backend {
-    /// Returns `output`, from whose gradient the gradients of the parameters are computed.
+    /// Returns `output`. The gradients of the parameters are computed from its gradient.
     #[fusion(default)]
     #[allow(unused_variables)]
     fn tap(
@@ -34,7 +34,7 @@ pub trait ParametricOps: Backend {
         output
     }
 
-    /// Computes `input @ weight + bias`, whose parameters are constants. Its backward step gives
+    /// Computes `input @ weight + bias`, whose parameters are constants. Its backward step computes
     /// only the gradient of the input and keeps only the weight.
     #[fusion(default)]
     fn matrix_product(
@@ -55,7 +55,7 @@ pub trait ParametricOps: Backend {
     }
 
     /// Computes `input ∘ weight + bias`, both along `axis`, whose parameters are constants. Its
-    /// backward step gives only the gradient of the input and keeps only the weight.
+    /// backward step computes only the gradient of the input and keeps only the weight.
     #[fusion(default)]
     fn affine(
         input: FloatTensor<Self>,
@@ -66,7 +66,7 @@ pub trait ParametricOps: Backend {
         scale::affine::<Self>(input, weight, bias.into_option(), axis)
     }
 
-    /// Computes a convolution whose parameters are constants. Its backward step gives only the
+    /// Computes a convolution whose parameters are constants. Its backward step computes only the
     /// gradient of the input and keeps only the weight.
     #[fusion(default)]
     fn convolution(
@@ -175,8 +175,8 @@ pub trait ParametricOps: Backend {
         None
     }
 
-    /// Returns the sums of rows over all axes but the examples and the parameters,
-    /// `[batch_size, parameters]`, if the backend has a native kernel for them; see `axis_sums`.
+    /// Returns the sums of rows over all axes except the examples and the parameters, `[batch_size,
+    /// parameters]`, if the backend has a native kernel for them; see `axis_sums`.
     ///
     /// - values: `[batch_size, outer, parameters, inner]`
     #[fusion(default)]
@@ -185,7 +185,7 @@ pub trait ParametricOps: Backend {
         None
     }
 
-    /// Returns the sums of products as [`native_axis_sums`](Self::native_axis_sums) does; see
+    /// Returns the sums of products, like [`native_axis_sums`](Self::native_axis_sums); see
     /// `axis_product_sums`.
     #[fusion(default)]
     #[allow(unused_variables)]
@@ -211,8 +211,8 @@ pub trait ParametricOps: Backend {
     /// `[batch_size, values]`, if the backend has a native kernel for them; see
     /// `convolution_gradients`.
     ///
-    /// - image, pixels: `[batch_size, channels, …]`, what the kernel slides over and what its
-    ///   positions are paired with
+    /// - image, pixels: `[batch_size, channels, …]`, the tensor that the kernel slides over, and
+    ///   the tensor that its positions are paired with
     /// - weight: shape of the weight
     #[fusion(default)]
     #[allow(unused_variables)]

@@ -16,8 +16,8 @@ pub struct LayerIds {
 
 /// How the output of a layer depends on its parameters.
 ///
-/// Besides the gradient of the output, the gradient of the weight is computed from what the forward
-/// pass keeps. The shapes of both are documented at Burn's operation of the same name.
+/// The gradient of the weight is computed from the gradient of the output and the tensors that the
+/// forward pass keeps. The shapes of both are documented for Burn's operation of the same name.
 #[derive(Clone, Debug)]
 pub enum Primitive {
     /// `output = input @ weight + bias`; keeps the input.
@@ -35,10 +35,10 @@ pub enum Primitive {
     },
     /// The weight itself, repeated over the batch; keeps nothing.
     Repeat,
-    /// Random values that belong to no unit, which a private backward pass refuses. Its weight
-    /// stands for the randomness and is no parameter of the model; keeps nothing.
+    /// Random values that belong to no unit, which a private backward pass rejects. Its weight
+    /// stands for the randomness and is not a parameter of the model; keeps nothing.
     Unkeyed,
-    /// A convolution, also a transposed one; keeps the input.
+    /// A convolution, which may be transposed; keeps the input.
     Convolution {
         /// The convolution and its options.
         convolution: Convolution,
@@ -49,7 +49,7 @@ pub enum Primitive {
     StandardizedConvolution {
         /// The convolution and its options.
         convolution: Convolution,
-        /// Least sum of squares that a kernel is divided by.
+        /// Minimum sum of squares that a kernel is divided by.
         epsilon: f64,
     },
     /// A deformable convolution; keeps the input, the offset and, if there is one, the mask.
@@ -101,7 +101,7 @@ impl Primitive {
                 scale::weight_gradient::<B>(kept, weight, grad, *axis, *negative)
             }
             Self::Repeat => parameter::weight_gradient::<B>(weight, grad),
-            // Nobody reads it.
+            // It is never read.
             Self::Unkeyed => B::float_sum(grad),
             Self::Convolution { convolution, .. } => {
                 convolution.weight_gradient::<B>(kept, weight, grad)

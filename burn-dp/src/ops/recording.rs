@@ -13,7 +13,7 @@ use crate::DpError;
 use crate::ops::{LayerIds, Primitive, Slot};
 
 /// The record of one call of a primitive: tensors of its backend, in the layout that the
-/// [primitive](Primitive) gives them.
+/// [primitive](Primitive) defines.
 pub(crate) struct RawRecord {
     pub(crate) layer: LayerIds,
     pub(crate) primitive: Primitive,
@@ -28,14 +28,14 @@ pub(crate) struct RawRecord {
     pub(crate) output_grad: Slot,
 }
 
-/// Takes the records of a backward pass, each as soon as the backward step of its layer has run:
-/// what a recorder does not keep is freed during the pass.
+/// Receives the records of a backward pass, each as soon as the backward step of its layer has run.
+/// Tensors that a recorder does not keep are freed during the pass.
 pub(crate) trait Recorder {
     /// Takes a record.
     ///
     /// # Errors
     ///
-    /// Returns why the pass cannot be used. The recorder gets no further records then.
+    /// Returns why the pass cannot be used. The recorder then receives no further records.
     fn record(&mut self, record: RawRecord) -> Result<(), DpError>;
 }
 
@@ -52,12 +52,12 @@ thread_local! {
     static RECORDER: RefCell<Option<Active>> = const { RefCell::new(None) };
 }
 
-/// Whether the current thread records.
+/// Returns whether the current thread records.
 pub(crate) fn is_active() -> bool {
     RECORDER.with_borrow(Option::is_some)
 }
 
-/// Hands over a record; does nothing if the thread does not record.
+/// Passes on a record; does nothing if the thread does not record.
 pub(crate) fn push(record: RawRecord) {
     let Some(active) = RECORDER.with_borrow(Clone::clone) else {
         return;
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Accepts a number of records and refuses the next one.
+    /// Accepts a number of records and rejects the next one.
     struct Accepts(usize);
 
     impl Recorder for Accepts {

@@ -13,7 +13,7 @@ use crate::random::CONTENT_BLOCK;
 pub struct KeyedNoise {
     /// The key of the step and the number of the stream.
     pub(crate) stream: [u32; 10],
-    /// The grid, as `noise::Grid` has it.
+    /// The grid, as in `noise::Grid`.
     pub(crate) reciprocal: u32,
     pub(crate) exponent: i32,
     pub(crate) factor: f32,
@@ -22,7 +22,7 @@ pub struct KeyedNoise {
 }
 
 impl KeyedNoise {
-    /// Returns everything but the table.
+    /// Returns everything except the table.
     #[cfg(feature = "cube")]
     pub(super) fn words(&self) -> [u32; 13] {
         let mut words = [0; 13];
@@ -85,7 +85,7 @@ impl Drop for Earlier {
 }
 
 impl CorrelatedKeyedNoise {
-    /// Returns everything but the table, for a part of `blocks` blocks: the words of the
+    /// Returns everything except the table, for a part of `blocks` blocks: the words of the
     /// independent noise, five numbers, two factors, what is read, and what is written.
     #[cfg(feature = "cube")]
     pub(super) fn words(&self, blocks: u32) -> zeroize::Zeroizing<Vec<u32>> {
@@ -136,7 +136,7 @@ impl Drop for ContentHash {
     }
 }
 
-/// The release of sums where they are.
+/// The release of sums on their device.
 ///
 /// An implementation detail that is public because Burn's dispatch needs it to be.
 #[doc(hidden)]
@@ -160,7 +160,8 @@ pub trait ReleaseOps: Backend {
     /// Returns sums with correlated noise, scaled, and the memory of the steps up to this one: the
     /// same bits as on the host. Only for backends that `has_release` names.
     ///
-    /// - memory: two words for each value that is kept; of one word if they are drawn again
+    /// - memory: two words for each value that is kept; one word in total if the values are drawn
+    ///   again
     #[fusion(meta = |sums, memory, _noise| (sums.clone(), memory.clone()))]
     #[allow(unused_variables)]
     fn native_correlated_release(
@@ -197,7 +198,7 @@ fn no_kernel() -> ! {
 /// blocks.
 #[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub(super) fn hash_shape(values: &Shape) -> Shape {
-    /// More would have more to read.
+    /// With more, there would be more to read.
     const MAX_UNITS: usize = 1024;
     Shape::new([values.num_elements().div_ceil(CONTENT_BLOCK).min(MAX_UNITS), 9])
 }
@@ -217,7 +218,7 @@ pub(crate) fn has_kernels(device: &Device) -> bool {
     }
 }
 
-/// Returns sums with noise as [`ReleaseOps::native_release`], `[values]`.
+/// Returns sums with noise like [`ReleaseOps::native_release`], `[values]`.
 pub(crate) fn native_release(sums: Tensor<1>, noise: KeyedNoise) -> Tensor<1> {
     Tensor::from_dispatch(Dispatch::native_release(sums.into_dispatch(), noise))
 }
@@ -234,12 +235,12 @@ pub(crate) fn native_correlated_release(
     (Tensor::from_dispatch(released), Tensor::from_dispatch(memory))
 }
 
-/// Returns zeros as [`ReleaseOps::native_erase`], `[words]`.
+/// Returns zeros like [`ReleaseOps::native_erase`], `[words]`.
 pub(crate) fn native_erase(memory: Tensor<1, Int>) -> Tensor<1, Int> {
     Tensor::from_dispatch(Dispatch::native_erase(memory.into_dispatch()))
 }
 
-/// Returns hashes as [`ReleaseOps::native_content_hash`], `[parts, 9]`.
+/// Returns hashes like [`ReleaseOps::native_content_hash`], `[parts, 9]`.
 pub(crate) fn native_content_hash(values: Tensor<1>, hash: ContentHash) -> Tensor<2, Int> {
     Tensor::from_dispatch(Dispatch::native_content_hash(values.into_dispatch(), hash))
 }

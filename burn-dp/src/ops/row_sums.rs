@@ -5,8 +5,8 @@ use burn::tensor::Tensor;
 
 use super::ParametricOps;
 
-/// Returns the squared norms of rows. They are not underestimated, except by what underflow loses
-/// and by a few units in the last place.
+/// Returns the squared norms of rows. They are not underestimated, except by the loss to underflow
+/// and a few units in the last place.
 ///
 /// # Shapes
 ///
@@ -56,7 +56,7 @@ pub(crate) fn weighted_rows(coefficients: Tensor<1>, rows: Tensor<2>) -> Tensor<
     }
 }
 
-/// Returns the sums of `first ∘ second` over all axes but the examples and the parameters.
+/// Returns the sums of `first ∘ second` over all axes except the examples and the parameters.
 ///
 /// # Shapes
 ///
@@ -70,7 +70,7 @@ pub(crate) fn axis_product_sums(first: Tensor<4>, second: Tensor<4>) -> Tensor<2
     }
 }
 
-/// Returns the sums over all axes but the examples and the parameters.
+/// Returns the sums over all axes except the examples and the parameters.
 ///
 /// # Shapes
 ///
@@ -92,12 +92,12 @@ pub(crate) fn axis_sums(values: Tensor<4>) -> Tensor<2> {
     rows.reshape([batch_size, parameters])
 }
 
-/// Values that are added one after another; their sums are added in the next level.
+/// Number of values that are added one after another; their sums are added at the next level.
 const BLOCK: usize = 64;
 
 /// Returns the sums of rows: first of blocks, then of their sums, and so on. Rounding grows with
-/// the number of levels, not with the number of values. Whatever the order in which a device adds
-/// up a block, each value passes through at most `additions(values)` roundings.
+/// the number of levels, not with the number of values. Regardless of the order in which a device
+/// adds up a block, each value passes through at most `additions(values)` roundings.
 ///
 /// # Shapes
 ///
@@ -136,7 +136,8 @@ mod tests {
     use super::*;
     use crate::test_devices::devices;
 
-    /// Equal values are the worst case of a running sum: every addition rounds to the same side.
+    /// Equal values are the worst case of a running sum: every addition rounds in the same
+    /// direction.
     #[test]
     fn squared_norms_of_many_equal_values_are_not_underestimated() {
         for device in devices() {
@@ -175,7 +176,8 @@ mod tests {
 
     #[test]
     fn a_value_passes_through_at_most_the_bounded_number_of_additions() {
-        // 65 values are a block and a rest: 63 additions in the block, one of the two sums.
+        // 65 values are a block and a remainder: 63 additions in the block, and one for the two
+        // sums.
         assert_eq!(
             [0, 1, 2, 64, 65, 128, 4096, 4097].map(additions),
             [0, 0, 1, 63, 64, 64, 126, 127]

@@ -1,13 +1,13 @@
-//! Tensors that are one value in memory.
+//! Tensors that share one value in memory.
 
 use burn::tensor::Tensor;
 
-/// Returns whether two tensors are known to be one value in memory, so that they are equal and need
-/// not be compared.
+/// Returns whether two tensors are known to share one value in memory, so that they are equal and
+/// need not be compared.
 ///
-/// Flex never writes to memory that two tensors share: an operation in place copies it first. So a
-/// tensor that was cloned and kept has the values that the clone had, as long as both share memory.
-/// Other backends return `false`.
+/// Flex never writes to memory that two tensors share: an in-place operation copies it first. A
+/// tensor that was cloned and kept therefore has the values that the clone had, as long as both
+/// share memory. Other backends return `false`.
 pub(crate) fn is_same_memory<const D: usize>(first: &Tensor<D>, second: &Tensor<D>) -> bool {
     #[cfg(feature = "flex")]
     {
@@ -44,7 +44,7 @@ mod tests {
             assert!(!is_same_memory(&value, &equal));
             let halves = [value.clone().narrow(0, 0, 2), value.clone().narrow(0, 2, 2)];
             assert!(!is_same_memory(&halves[0], &halves[1]));
-            // An operation that could work in place leaves the value that is kept.
+            // An operation that could work in place does not change the kept value.
             let kept = value.clone();
             let changed = value.mul_scalar(2.0);
             assert!(!is_same_memory(&kept, &changed));

@@ -10,12 +10,12 @@ impl Slot {
         Self(Box::new(primitive))
     }
 
-    /// Takes the primitive out if it has this type.
+    /// Returns the primitive if it has this type.
     pub(super) fn try_take<T: 'static>(self) -> Result<T, Self> {
         self.0.downcast::<T>().map(|primitive| *primitive).map_err(Self)
     }
 
-    /// Takes the primitive out.
+    /// Returns the primitive.
     ///
     /// # Panics
     ///

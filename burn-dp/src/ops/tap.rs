@@ -10,10 +10,10 @@ use super::{Kept, LayerIds, ParametricOps, Primitive};
 /// Applies a layer's operation so that a tap computes the gradients of its parameters.
 ///
 /// `forward` is Burn's operation; its parameters are constants if any of them is trained. `kept`
-/// returns what the gradient of the weight is computed from (see [`Primitive`]); it is called only
-/// if the weight is trained.
+/// returns the tensors that the gradient of the weight is computed from (see [`Primitive`]); it is
+/// called only if the weight is trained.
 ///
-/// The batch must be axis 0 of the output and of what is kept.
+/// The batch must be axis 0 of the output and of the kept tensors.
 pub(crate) fn apply<const W: usize, const D: usize>(
     weight: &Param<Tensor<W>>,
     bias: Option<&Param<Tensor<1>>>,
@@ -42,7 +42,7 @@ pub(crate) fn apply<const W: usize, const D: usize>(
 }
 
 /// Returns `output`, which holds random values that belong to no unit. A private backward pass
-/// through it is refused; an ordinary one is not changed.
+/// through it is rejected; an ordinary one is not changed.
 ///
 /// `layer` identifies the layer that drew them.
 pub(crate) fn mark_unkeyed<const D: usize>(output: Tensor<D>, layer: ParamId) -> Tensor<D> {
@@ -62,7 +62,7 @@ pub(crate) fn mark_unkeyed<const D: usize>(output: Tensor<D>, layer: ParamId) ->
     ))
 }
 
-/// Returns the same values outside of the graph.
+/// Returns the same values outside the graph.
 fn constant<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
     tensor.clone().set_require_grad(false)
 }
@@ -77,7 +77,7 @@ pub(crate) fn keep_ids(ids: Tensor<2, Int>) -> Kept<Dispatch> {
     Kept::Ids(ids.into_dispatch())
 }
 
-/// Keeps what a deformable convolution samples.
+/// Keeps the inputs of a deformable convolution.
 pub(crate) fn keep_deformed(
     input: Tensor<4>,
     offset: Tensor<4>,

@@ -9,8 +9,8 @@ use crate::device_read::blocking;
 use crate::sampling::LogicalBatch;
 
 impl DpOptimizer {
-    /// Computes the losses of a logical batch, clips its examples and adds them up: all physical
-    /// batches, each once.
+    /// Computes the losses of a logical batch, clips its examples, and adds them up. Every physical
+    /// batch is processed once.
     ///
     /// Prefer it to [`backward`](Self::backward). Since it loads the units itself, the independence
     /// of the examples is also tested [by value](super::IndependenceCheck), on one physical batch,
@@ -21,10 +21,10 @@ impl DpOptimizer {
     ///
     /// # Arguments
     ///
-    /// - `physical_batch_size`: the largest number of rows of a physical batch. On CubeCL devices
-    ///   all of them have one number of rows, unless the loader is told
-    ///   [otherwise](crate::sampling::PrivateDataLoaderBuilder::without_padding); rows of padding
-    ///   count for nothing
+    /// - `physical_batch_size`: the maximum number of rows of a physical batch. On CubeCL devices,
+    ///   all of them have the same number of rows unless the loader is configured
+    ///   [otherwise](crate::sampling::PrivateDataLoaderBuilder::without_padding); padding rows are
+    ///   ignored
     /// - `losses`: returns one loss for each row of a physical batch, computed with the model that
     ///   it receives. In a step that is tested it also receives batches with other numbers of rows,
     ///   of at most `physical_batch_size`
@@ -79,8 +79,8 @@ impl DpOptimizer {
         blocking(clipped, "DpOptimizer::backward_batch_async")
     }
 
-    /// Runs [`backward_batch`](Self::backward_batch) without blocking the thread, as a browser
-    /// needs it.
+    /// Runs [`backward_batch`](Self::backward_batch) without blocking the thread, as browsers
+    /// require.
     ///
     /// # Errors
     ///
@@ -106,7 +106,8 @@ impl DpOptimizer {
         losses: impl Fn(&M, O) -> Tensor<1>,
         function: LossFunction,
     ) -> Result<(), DpError> {
-        // Before any forward pass: no pass of the test may set what later passes are compared to.
+        // Before any forward pass, so that no pass of the test sets the values that later passes
+        // are compared with.
         self.engine.buffers.begin(model).await?;
         let computing = self.engine.computing(model)?;
         let losses = |model: &M, input| (losses(model, input), ());

@@ -14,8 +14,8 @@ use crate::ops::is_same_memory;
 /// The values of a model that are not trained, by path.
 type Values = BTreeMap<String, Stored>;
 
-/// Compares the values that are not trained with those that the run began with: float, integer and
-/// boolean tensors, after running states took over what their threads stored.
+/// Compares the values that are not trained with their values at the start of the run: float,
+/// integer and boolean tensors, after running states took over what their threads stored.
 ///
 /// The values are compared on their device; a value that still lies in the memory that the check
 /// keeps is not read. Packed (quantized) values are read by the host, so they are compared in the
@@ -24,15 +24,15 @@ type Values = BTreeMap<String, Stored>;
 /// # Privacy
 ///
 /// A value that a forward pass changes (running statistics, counters, caches) holds private data
-/// without noise and would leave with the model. Nothing is released after such a change.
+/// without noise and would be published with the model. Nothing is released after such a change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BufferCheck {
     known: Option<Arc<Values>>,
-    /// Whether a step was released since the beginning, so that packed values were compared.
+    /// Whether a step was released since the start, so that packed values were compared.
     released: bool,
 }
 
-/// What is compared.
+/// The values to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Everything, except packed values after the first step.
@@ -52,7 +52,7 @@ enum Stored {
 }
 
 impl BufferCheck {
-    /// Begins with the present values of `model`, which no private data has reached yet.
+    /// Starts with the current values of `model`, which no private data has reached yet.
     pub(crate) async fn begin<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         match self.known {
             Some(_) => Ok(()),
@@ -60,14 +60,14 @@ impl BufferCheck {
         }
     }
 
-    /// Takes the present values of `model` as those that must not change.
+    /// Makes the current values of `model` the ones that must not change.
     pub(crate) async fn renew<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         synchronize(model);
         *self = Self { known: Some(Arc::new(collect(model, true).await?)), released: false };
         Ok(())
     }
 
-    /// Checks that `model` has the values that the run began with.
+    /// Checks that `model` has the values that the run started with.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl BufferCheck {
         self.verified(model, extent).await.map(drop)
     }
 
-    /// Checks `model` before a release. What is frozen from now on is compared from now on.
+    /// Checks `model` before a release. A value that is frozen from now on is compared from now on.
     ///
     /// # Errors
     ///
@@ -98,12 +98,12 @@ impl BufferCheck {
         Ok(())
     }
 
-    /// Checks `model` and returns its present values.
+    /// Checks `model` and returns its current values.
     async fn verified<M: Module>(&self, model: &M, extent: Extent) -> Result<Values, DpError> {
         synchronize(model);
         let found = collect(model, extent == Extent::Whole || !self.released).await?;
         let Some(before) = self.known.as_deref() else { return Ok(found) };
-        // What was trained at the beginning is not in it.
+        // Values that were trained at the start are not in it.
         let pairs = found.iter().filter_map(|(path, now)| Some((path, before.get(path)?, now)));
         match changed(pairs.collect()).await? {
             None => Ok(found),
@@ -139,7 +139,7 @@ async fn collect<M: Module>(model: &M, packed: bool) -> Result<Values, DpError> 
 
 struct Walk {
     path: Vec<String>,
-    /// The reads of packed values, if they are read.
+    /// The pending reads of packed values, if they are read.
     reads: Option<Vec<(String, Read)>>,
     found: Values,
 }

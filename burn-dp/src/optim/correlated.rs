@@ -11,12 +11,12 @@ use crate::sampling::{ParticipationPattern, Sampler, SamplingMechanism};
 /// Covers the rounding of an effective noise multiplier.
 const ROUND_DOWN: f64 = 1.0 - 1e-14;
 
-/// The strategy of a plan, with how often its sampler lets a unit take part.
+/// The strategy of a plan, with the participation pattern of its sampler.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CorrelatedPlan {
     strategy: Strategy,
     participation: Participation,
-    /// Bytes that values of earlier steps may take.
+    /// Number of bytes that values of earlier steps may use.
     memory: usize,
 }
 
@@ -25,8 +25,8 @@ impl CorrelatedPlan {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the sampler bounds no participation, if the strategy
-    /// has fewer steps, and if its bands are more than the parts of cyclic sampling.
+    /// Returns [`DpError::InvalidArgument`] if the sampler does not bound participation, if the
+    /// strategy has fewer steps, or if it has more bands than cyclic sampling has parts.
     pub(super) fn new(
         strategy: Strategy,
         sampler: &dyn Sampler,
@@ -59,11 +59,11 @@ impl CorrelatedPlan {
     /// diagonal. With `d >= 1` the run costs at most as much as sums alone whose multiplier is
     /// `(σ^-2 + τ²)^(-1/2)`. The same holds for each part of a run, and for the single
     /// participation of a round of cyclic Poisson sampling. Counts and thresholds may depend on
-    /// earlier releases as sums may (Denisov et al. 2022, Theorem 2.1).
+    /// earlier releases, as sums may (Denisov et al. 2022, Theorem 2.1).
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] for counts with a strategy with a smaller diagonal.
+    /// Returns [`DpError::InvalidArgument`] for counts with a strategy whose diagonal is smaller.
     fn event(&self, step: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
         let diagonal = self.strategy.smallest_diagonal();
         let noise_multiplier = match noise {
@@ -89,13 +89,13 @@ impl CorrelatedPlan {
         })
     }
 
-    /// Returns an error for a step that releases something else than the sum and counts of their
+    /// Returns an error for a step that releases anything other than the sum and counts with their
     /// own cost.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the noise is correlated, and the step releases no
-    /// sum (the noise of the next steps would not fit) or a slack (its noise is independent).
+    /// sum (the noise of the next steps would be wrong) or a slack (its noise is independent).
     pub(super) fn check_release(&self, noise: &StepNoise) -> Result<(), DpError> {
         let slack = noise.count_std.is_some() && matches!(noise.event, DpEvent::Gaussian { .. });
         if self.is_independent() || !(noise.group_stds.is_empty() || slack) {
@@ -118,7 +118,7 @@ impl CorrelatedPlan {
         (!self.is_independent()).then(|| CorrelatedNoise::new(&self.strategy, self.memory))
     }
 
-    /// Returns strategy and participation, exactly. With independent noise, both follow from the
+    /// Returns the exact strategy and participation. With independent noise, both follow from the
     /// sampler.
     pub(crate) fn fingerprint(&self) -> String {
         if self.is_independent() {
@@ -130,7 +130,7 @@ impl CorrelatedPlan {
 }
 
 /// Returns the event of `step`, whose noise has the event `noise`. A unit has at most `examples` of
-/// what is drawn.
+/// the drawn items.
 pub(super) fn event_of_step(
     correlated: Option<&CorrelatedPlan>,
     mechanism: &SamplingMechanism,
@@ -161,7 +161,7 @@ fn one_multiplier(noise: &DpEvent) -> Result<f64, DpError> {
     }
 }
 
-/// Returns what `sampler` guarantees about the steps of a unit.
+/// Returns the guarantee of `sampler` about the steps of a unit.
 fn participation(sampler: &dyn Sampler, steps: u64) -> Result<Participation, DpError> {
     let mechanism = sampler.mechanism();
     match mechanism {

@@ -16,38 +16,38 @@ use crate::sampling::{Draw, DrawPart, PhysicalBatch};
 use crate::updates::UnitUpdate;
 use crate::{DpError, NonPrivate, PublicData};
 
-/// A Burn optimizer behind clipping, noise and a ledger.
+/// A Burn optimizer with clipping, noise, and a ledger.
 ///
-/// One logical step is: [`backward`](Self::backward) once for every physical batch of the draw,
-/// never if the draw is empty, then [`step`](Self::step) with the draw, which is consumed.
+/// One logical step calls [`backward`](Self::backward) once for every physical batch of the draw
+/// (never if the draw is empty), then [`step`](Self::step) with the draw, which is consumed.
 ///
-/// Saving and loading are [`save`](Self::save) and [`load`](Self::load) for a folder of
-/// checkpoints, and [`to_record`](Self::to_record) and [`load_record`](Self::load_record) for
-/// bytes.
+/// Use [`save`](Self::save) and [`load`](Self::load) for a folder of checkpoints, and
+/// [`to_record`](Self::to_record) and [`load_record`](Self::load_record) for bytes.
 ///
 /// # Privacy
 ///
 /// Each step releases one noisy sum of clipped per-example gradients over the trained parameters,
-/// divided by the expected batch size of the plan. The event that enters the ledger is made of the
-/// very numbers that the sampler and the mechanism use. A step is refused, before any release, in
-/// these cases:
+/// divided by the expected batch size of the plan. The event that enters the ledger is built from
+/// the same numbers that the sampler and the mechanism use. A step is rejected, before any release,
+/// in these cases:
 ///
 /// - it would exceed the budget, or follows the last planned step;
-/// - the draw is not by the sampler that the plan accounts for, or not the next one;
+/// - the draw does not come from the plan's sampler, or is out of order;
 /// - a drawn unit was not clipped.
 ///
 /// Every [physical batch](crate::sampling::PhysicalBatch) carries the mark of its draw and is
-/// consumed, so a unit that was not drawn, or was given before, is refused by
-/// [`backward`](Self::backward).
+/// consumed, so [`backward`](Self::backward) rejects a unit that was not drawn or was already
+/// added.
 ///
-/// What the inner optimizer does with the noisy gradient is post-processing: momentum, adaptive
-/// rates, weight decay, also Burn's own gradient clipping, which is not private clipping.
+/// Everything that the inner optimizer does with the noisy gradient is post-processing: momentum,
+/// adaptive rates, weight decay, and also Burn's own gradient clipping, which is not private
+/// clipping.
 ///
 /// # Empty batches
 ///
-/// A Poisson draw may be empty. This is decided on the host: an empty draw has no [physical
+/// A Poisson draw may be empty. This is handled on the host: an empty draw has no [physical
 /// batch](crate::sampling::LogicalBatch::physical_batches), so no layer receives a tensor without
-/// rows, which some backends cannot compute with, and the step is noise alone.
+/// rows, which some backends do not support, and the step is noise alone.
 ///
 /// # Example
 ///
@@ -111,15 +111,15 @@ impl DpOptimizer {
     /// (mixed precision), for example `FloatDType::BF16`. The parameters, the norms, the clipped
     /// sum, the noise and the state of the optimizer keep theirs.
     ///
-    /// The model that the losses are computed with has this precision: cast what it reads to it,
-    /// and its outputs to single precision in front of the loss. Updates of units
+    /// The model that computes the losses has this precision: cast its inputs to it, and its
+    /// outputs to single precision before the loss. Updates of units
     /// ([`unit_updates`](Self::unit_updates)) are not affected.
     ///
     /// # Privacy
     ///
     /// The guarantee is the same: each contribution is clipped by its norm in single precision. The
-    /// statement names the precision. The test of independence by gradient finds nothing in half
-    /// precision; the [test by value](Self::backward_batch) allows for its rounding.
+    /// statement names the precision. The gradient test cannot detect anything in half precision;
+    /// the [test by value](Self::backward_batch) allows for its rounding.
     ///
     /// # References
     ///
@@ -131,29 +131,29 @@ impl DpOptimizer {
 
     /// Sets when the steps test that loss i depends on example i alone; `true` and `false` stand
     /// for the first step and for never. Default: the first step. The [statement](Self::statement)
-    /// states which tests were made.
+    /// lists the tests that were run.
     ///
     /// # Privacy
     ///
-    /// The test by value needs the function that computes the losses: it is made by
-    /// [`backward_batch`](Self::backward_batch). It finds what changes the losses or the gradients
-    /// of two examples when other examples of the batch change, by more than rounding.
+    /// The test by value needs the loss function, so only [`backward_batch`](Self::backward_batch)
+    /// runs it. It detects any dependence that changes the losses or the gradients of two examples
+    /// by more than rounding when other examples of the batch change.
     ///
-    /// The test by gradient is also made by [`backward`](Self::backward). It finds layers that mix
-    /// the examples of a batch between private layers, or between them and the loss, if a quarter
-    /// of the examples of the tested batches shows it. It cannot find values that depend on other
-    /// examples without a gradient, or what mixes them before the first private layer, and it finds
-    /// nothing in physical batches of a few examples or in models of half precision.
+    /// The test by gradient also runs in [`backward`](Self::backward). It finds layers that mix the
+    /// examples of a batch between private layers, or between them and the loss, if a quarter of
+    /// the examples in the tested batches shows it. It cannot find values that depend on other
+    /// examples without a gradient, or operations that mix them before the first private layer, and
+    /// it detects nothing in physical batches of a few examples or in half-precision models.
     pub fn with_independence_check(mut self, check: impl Into<IndependenceCheck>) -> Self {
         self.engine.independence.set_schedule(check.into());
         self
     }
 
-    /// Fixes weights that have converged, after each step.
+    /// After each step, fixes the weights that have converged.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if there is a sparsifier already, for example in an
+    /// Returns [`DpError::InvalidState`] if there already is a sparsifier, for example in an
     /// optimizer that was restored from the checkpoint of such a run.
     pub fn with_sparsifier(mut self, sparsifier: Sparsifier) -> Result<Self, DpError> {
         self.engine.set_sparsifier(sparsifier)?;
@@ -165,19 +165,18 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if there is an average already, for example in an
+    /// Returns [`DpError::InvalidState`] if there already is an average, for example in an
     /// optimizer that was restored from the checkpoint of such a run.
     pub fn with_weight_average(mut self, average: WeightAverage) -> Result<Self, DpError> {
         self.engine.set_average(average)?;
         Ok(self)
     }
 
-    /// Clips the examples of one physical batch and adds them to the logical batch. See
-    /// [`backward_batch`](Self::backward_batch) for a whole logical batch, whose losses are also
-    /// tested by value.
+    /// Clips the examples of one physical batch and adds them to the logical batch. To process a
+    /// whole logical batch, and to test its losses by value, use
+    /// [`backward_batch`](Self::backward_batch).
     ///
-    /// Rows of padding count for nothing. A batch without units adds nothing, and `losses` is not
-    /// called.
+    /// Padding rows are ignored. A batch without units adds nothing, and `losses` is not called.
     ///
     /// # Arguments
     ///
@@ -189,11 +188,11 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if the batch is of another draw than the next step needs,
-    /// or if one of its units was given before, the errors of [`PrivateBackward::run`],
+    /// Returns [`DpError::InvalidState`] if the batch belongs to another draw than the next step
+    /// needs, or if one of its units was already added, the errors of [`PrivateBackward::run`],
     /// [`DpError::NotPerExample`] if there is not one loss for each row, and
     /// [`DpError::UnsupportedModel`] if a value that is not trained changed since the first call.
-    /// Nothing was added then, and no step is made with a changed model;
+    /// In that case nothing is added, and [`step`](Self::step) rejects the changed model;
     /// [`discard`](Self::discard) the logical batch before clipping it again.
     pub fn backward<M: Module, O>(
         &mut self,
@@ -204,7 +203,7 @@ impl DpOptimizer {
         blocking(self.backward_async(model, batch, losses), "DpOptimizer::backward_async")
     }
 
-    /// Runs [`backward`](Self::backward) without blocking the thread, as a browser needs it.
+    /// Runs [`backward`](Self::backward) without blocking the thread, as browsers require.
     ///
     /// # Errors
     ///
@@ -221,7 +220,7 @@ impl DpOptimizer {
             return Ok(());
         }
         self.engine.independence.losses_alone();
-        // Before the forward pass, which must not change what is not trained.
+        // Before the forward pass, which must not change values that are not trained.
         let task = self.engine.clip_task(model).await?;
         let computing = self.engine.computing(model)?;
         let losses = {
@@ -236,7 +235,7 @@ impl DpOptimizer {
     /// Clips the updates of units of the draw and adds them to the logical batch: the counterpart
     /// of [`backward`](Self::backward) for units that are not rows of a batch.
     ///
-    /// Every drawn unit takes part, also if its update is zero. An empty draw has no units:
+    /// Every drawn unit takes part, even if its update is zero. An empty draw has no units:
     /// `update` is not called, and the step is noise alone.
     ///
     /// # Arguments
@@ -251,11 +250,12 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if the units are of another draw than the next step needs,
-    /// or if one of them was given before, [`DpError::InvalidArgument`] if a batcher returned
-    /// another number of items, the errors of [`clip_updates`](crate::updates::clip_updates), and
-    /// [`DpError::UnsupportedModel`] if `update` changed a stored value of `model` itself. Nothing
-    /// was added then; [`discard`](Self::discard) the logical batch before clipping it again.
+    /// Returns [`DpError::InvalidState`] if the units belong to another draw than the next step
+    /// needs, or if one of them was already added, [`DpError::InvalidArgument`] if a batcher
+    /// returned another number of items, the errors of
+    /// [`clip_updates`](crate::updates::clip_updates), and [`DpError::UnsupportedModel`] if
+    /// `update` changed a stored value of `model` itself. In that case nothing is added;
+    /// [`discard`](Self::discard) the logical batch before clipping it again.
     ///
     /// # Example
     ///
@@ -292,8 +292,7 @@ impl DpOptimizer {
         blocking(self.unit_updates_async(model, units, update), "DpOptimizer::unit_updates_async")
     }
 
-    /// Runs [`unit_updates`](Self::unit_updates) without blocking the thread, as a browser needs
-    /// it.
+    /// Runs [`unit_updates`](Self::unit_updates) without blocking the thread, as browsers require.
     ///
     /// # Errors
     ///
@@ -316,7 +315,7 @@ impl DpOptimizer {
                 format!("must be one item for each row, got {items} items for {rows} rows"),
             ));
         }
-        // Items of padding come last.
+        // Padding items come last.
         let indices = part.private_indices().iter().copied();
         let randomness = self.engine.layer_randomness();
         let update = |copy: M, (unit, index)| {
@@ -329,9 +328,9 @@ impl DpOptimizer {
         self.engine.accumulate(part, sum)
     }
 
-    /// Makes one ordinary backward pass for each unit: the fallback for layers that have no
-    /// per-example rule. It is exact for every model, and slower than a batch by about the size of
-    /// the batch; [`validate`](crate::model::validate) lists the layers that need it.
+    /// Runs one ordinary backward pass for each unit: the fallback for layers that have no
+    /// per-example rule. It is exact for every model, and slower than a batched pass by a factor of
+    /// about the batch size; [`validate`](crate::model::validate) lists the layers that need it.
     ///
     /// # Arguments
     ///
@@ -341,7 +340,7 @@ impl DpOptimizer {
     ///
     /// # Privacy
     ///
-    /// The gradient of a unit is clipped as a whole, whatever layers it passed; see
+    /// The gradient of a unit is clipped as a whole, regardless of the layers involved; see
     /// [`clip_updates`](crate::updates::clip_updates).
     ///
     /// # Errors
@@ -386,8 +385,8 @@ impl DpOptimizer {
         blocking(self.backward_each_async(model, units, loss), "DpOptimizer::backward_each_async")
     }
 
-    /// Runs [`backward_each`](Self::backward_each) without blocking the thread, as a browser needs
-    /// it.
+    /// Runs [`backward_each`](Self::backward_each) without blocking the thread, as browsers
+    /// require.
     ///
     /// # Errors
     ///
@@ -423,9 +422,9 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the sum was clipped to other thresholds than
-    /// the [logical step](Self::thresholds) has, or contains another number of units than `part`,
-    /// and [`DpError::InvalidState`] if a unit was given before or is of another draw.
+    /// Returns [`DpError::InvalidArgument`] if the sum was clipped to other thresholds than the
+    /// [logical step](Self::thresholds) has, or contains another number of units than `part`, and
+    /// [`DpError::InvalidState`] if a unit was already added or belongs to another draw.
     pub fn accumulate(
         &mut self,
         part: impl Into<DrawPart>,
@@ -435,7 +434,7 @@ impl DpOptimizer {
         self.engine.accumulate(part.into(), sum)
     }
 
-    /// Gives the clipping policy norms of gradients on public data, between two steps.
+    /// Passes norms of gradients on public data to the clipping policy, between two steps.
     ///
     /// # Errors
     ///
@@ -445,22 +444,22 @@ impl DpOptimizer {
         self.engine.learn_from_public(norms)
     }
 
-    /// Names public data in the [statement](Self::statement), and in checkpoints: data that shaped
-    /// the result in another way than through the clipping policy, for example the running
+    /// Names public data in the [statement](Self::statement), and in checkpoints: data that
+    /// influenced the result other than through the clipping policy, for example the running
     /// statistics of a BatchNorm.
     pub fn name_public_data<T>(&mut self, data: &PublicData<T>) {
         self.engine.name_public_data(data.origin());
     }
 
-    /// Accepts the values of `model` that are not trained, after they were computed anew on public
+    /// Accepts the values of `model` that are not trained, after they were recomputed on public
     /// data between two steps, for example by
     /// [`public_statistics`](crate::updates::public_statistics). Any other change of them ends the
     /// run.
     ///
     /// # Privacy
     ///
-    /// The values leave with the model, without noise. The [statement](Self::statement) contains
-    /// that they were replaced, and names the data.
+    /// The values are published with the model, without noise. The [statement](Self::statement)
+    /// says that they were replaced, and names the data.
     ///
     /// # Arguments
     ///
@@ -491,7 +490,7 @@ impl DpOptimizer {
         self.engine.accept_public_buffers(model, data.origin()).await
     }
 
-    /// Drops what was accumulated since the last step. Nothing of it was released.
+    /// Drops everything that was accumulated since the last step. None of it was released.
     pub fn discard(&mut self) {
         self.engine.discard();
     }
@@ -513,15 +512,15 @@ impl DpOptimizer {
     /// The model is unchanged and nothing was released after [`DpError::BudgetExhausted`], if the
     /// step would exceed the budget, after [`DpError::InvalidArgument`], if a learning rate is not
     /// finite, and after [`DpError::InvalidState`], if the draw does not fit or all planned steps
-    /// were made. A step that is repeated after a resumption is refused unless it equals, bit for
+    /// were taken. A step that is repeated after a resumption is rejected unless it equals, bit for
     /// bit, the step that was released; see [`Checkpointer`](crate::checkpoint::Checkpointer).
     ///
-    /// The model is unchanged after an error of the device or of the log of releases. The release
-    /// was not made, though it may be in the ledger, and the noise of the step is used up; resume
-    /// from the last checkpoint.
+    /// The model is unchanged after an error of the device or of the log of releases. Nothing was
+    /// released, although the release may be in the ledger, and the noise of the step is used up;
+    /// resume from the last checkpoint.
     ///
-    /// If a sparsifier or a weight average cannot process the model, the release was made and is in
-    /// the ledger, and the returned model has made the step.
+    /// If a sparsifier or a weight average cannot process the model, the release took place and is
+    /// in the ledger, and the returned model includes the update.
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
@@ -532,7 +531,7 @@ impl DpOptimizer {
         RefusedStep::blocking(model, step, "DpOptimizer::step_async")
     }
 
-    /// Makes a [`step`](Self::step) without blocking the thread, as a browser needs it.
+    /// Runs [`step`](Self::step) without blocking the thread, as browsers require.
     ///
     /// # Errors
     ///
@@ -599,12 +598,13 @@ impl DpOptimizer {
         self.engine.gradient_noise_std(path)
     }
 
-    /// Returns ε of everything that was released so far. It is infinite if the noise is not secret.
+    /// Returns the ε of everything that was released so far. It is infinite if the noise is not
+    /// secret.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if δ is 1 / dataset size or more, which would allow
-    /// publishing a unit outright, and [`DpError::Accountant`] if δ is outside of (0, 1).
+    /// publishing a unit outright, and [`DpError::Accountant`] if δ is outside (0, 1).
     pub fn privacy_spent(&self, delta: f64) -> Result<Epsilon, DpError> {
         self.engine.privacy_spent(delta)
     }
@@ -626,7 +626,7 @@ impl DpOptimizer {
 }
 
 impl PrivacyPlan {
-    /// Begins the run with an optimizer of Burn.
+    /// Starts the run with an optimizer of Burn.
     pub fn optimizer(self, inner: ModuleOptimizer) -> DpOptimizer {
         DpOptimizer::new(PrivacyEngine::new(self), inner)
     }

@@ -1,4 +1,4 @@
-//! Releases that were made before a run on the same data.
+//! Releases on the same data that took place before a run.
 
 use std::fmt;
 
@@ -29,9 +29,9 @@ impl EarlierReleases {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] for a ledger of another unit, of other mini-sets or of
-    /// another relation, and for one whose noise can be reproduced, and [`DpError::Accountant`] if
-    /// the number of releases overflows.
+    /// Returns [`DpError::InvalidArgument`] for a ledger of another unit, of other mini-sets, or of
+    /// another relation, and for a ledger whose noise can be reproduced, and
+    /// [`DpError::Accountant`] if the number of releases overflows.
     pub(super) fn checked(
         &self,
         unit: &UnitOfPrivacy,
@@ -72,8 +72,8 @@ impl EarlierReleases {
     }
 }
 
-/// Returns an error unless a ledger is of the mini-sets of the plan: another division has other
-/// units, and one mini-set of it has examples of many of these.
+/// Returns an error unless a ledger has the mini-sets of the plan: another division has other
+/// units, and one of its mini-sets has examples of many of the plan's mini-sets.
 fn check_members(header: &LedgerHeader, sets: &MiniSets) -> Result<(), DpError> {
     let own = sets.describe(LedgerHeader::new(header.unit.clone(), header.relation));
     for (name, expected) in &own.facts {
@@ -92,7 +92,7 @@ fn check_members(header: &LedgerHeader, sets: &MiniSets) -> Result<(), DpError> 
     Ok(())
 }
 
-/// What was released before the first step of a plan.
+/// The releases before the first step of a plan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Earlier {
     pub(super) entries: Vec<LedgerEntry>,
@@ -100,16 +100,16 @@ pub(crate) struct Earlier {
     public_data: Vec<String>,
 }
 
-/// Begins a sentence of an earlier ledger.
+/// Prefix of a sentence from an earlier ledger.
 const OF_EARLIER: &str = "Of an earlier release: ";
 
-/// What the sum of privacy losses does not cover.
+/// A case that the sum of privacy losses does not cover.
 const CHOSEN_LATER: &str = "A choice of noise, sampling or number of steps of this run that was \
      made after results of the earlier releases were seen: epsilon is for settings that were fixed \
      before the first release.";
 
 impl Earlier {
-    /// Adds what a ledger does not cover, and the public data that it names.
+    /// Adds the limitations of a ledger and the public data that it names.
     fn describe(&mut self, header: &LedgerHeader) {
         let new = |known: &[String], text: &String| !known.contains(text);
         for sentence in &header.not_covered {
@@ -158,7 +158,7 @@ fn releases(entries: &[LedgerEntry]) -> u64 {
     entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.count))
 }
 
-/// The earlier releases of a plan in words, exact by a digest.
+/// The earlier releases of a plan in words, with a digest that makes them exact.
 struct Described<'a>(&'a [LedgerEntry]);
 
 impl fmt::Display for Described<'_> {
@@ -179,7 +179,7 @@ impl Earlier {
     /// first of these may continue the last entry of the earlier releases.
     pub(super) fn is_prefix(&self, planned: &[(DpEvent, u64)], ledger: &PrivacyLedger) -> bool {
         let header = ledger.header();
-        // Every step asks, so the header is not described.
+        // Called in every step, so the header is not described.
         let mut expected = self.recorded(LedgerHeader::new(header.unit.clone(), header.relation));
         let mut left = self.own_releases(ledger);
         for (event, count) in planned {
@@ -335,7 +335,7 @@ mod tests {
         assert!(plan.is_prefix(&after));
         after.record(&step).unwrap();
         assert!(!plan.is_prefix(&after));
-        // A ledger without the earlier releases is not of this plan.
+        // A ledger without the earlier releases does not belong to this plan.
         assert!(!plan.is_prefix(&ledger(&step, 200)));
         assert!(!plan.is_prefix(&ledger(&DpEvent::gaussian(9.0), 300)));
     }
@@ -392,7 +392,7 @@ mod tests {
             config.init().unwrap().new_ledger()
         };
         let second = next(first.clone());
-        // Also of the releases before the earlier ones.
+        // Also for the releases before the earlier ones.
         for ledger in [&second, &next(second.clone())] {
             let sentences = &ledger.header().not_covered;
             let count = |text: &str| sentences.iter().filter(|found| *found == text).count();

@@ -18,21 +18,21 @@ use crate::{DpError, PublicData};
 /// # Privacy
 ///
 /// The unit is the user. In each round a user takes part with the sampling probability of the plan.
-/// Their update is clipped as a whole by the plan's policy, whatever they own and however long they
-/// train. A user without examples contributes zero and is drawn like any other. A round without
-/// users is noise alone and costs as much as any other.
+/// Their update is clipped as a whole by the plan's policy, no matter what data they own and how
+/// long they train. A user without examples contributes zero and is drawn like any other. A round
+/// without users is noise alone and costs as much as any other.
 ///
-/// A checkpoint of [`optimizer`](Self::optimizer) covers the whole training: the users of a round
-/// and the order of their examples follow from the key in it.
+/// A checkpoint of [`optimizer`](Self::optimizer) covers the whole training run: the users of a
+/// round and the order of their examples follow from the key in it.
 pub struct FederatedTraining {
     optim: DpOptimizer,
     update: UserUpdate,
-    /// The sampler of the last round: the next draw may follow from it at less cost.
+    /// The sampler of the last round, from which the next draw may be cheaper to compute.
     sampler: Option<Box<dyn Sampler>>,
 }
 
 impl FederatedTraining {
-    /// Creates a training with this server, new or restored from a checkpoint.
+    /// Creates the training with this server, which is new or restored from a checkpoint.
     ///
     /// # Errors
     ///
@@ -42,8 +42,8 @@ impl FederatedTraining {
         Ok(Self { optim, update, sampler: None })
     }
 
-    /// Makes one round: users train, their clipped changes are added up and released with noise,
-    /// and the server makes its step. Returns the new model.
+    /// Runs one round: users train, their clipped changes are added up and released with noise, and
+    /// the server takes its step. Returns the new model.
     ///
     /// # Arguments
     ///
@@ -59,8 +59,8 @@ impl FederatedTraining {
     /// Returns [`RefusedStep`], which holds the model. Nothing was released, and the model is
     /// unchanged, after an error of `losses`, [`DpError::Dataset`] if a user cannot be loaded, and
     /// the errors of [`DpOptimizer::unit_updates`]. The other errors come from
-    /// [`DpOptimizer::step`], in particular [`DpError::BudgetExhausted`]; see there which of them
-    /// come after the release, with the model after the step.
+    /// [`DpOptimizer::step`], in particular [`DpError::BudgetExhausted`]; its documentation says
+    /// which of them come after the release, with the model after the step.
     pub fn round<M, I, E>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
@@ -76,13 +76,13 @@ impl FederatedTraining {
         let round = async |model| self.round_async(lr, model, users, losses).await;
         let made = RefusedStep::blocking(model, round, "FederatedTraining::round_async");
         if made.is_err() {
-            // In a browser the round may have ended in its middle.
+            // In a browser the previous round may have been interrupted.
             self.optim.discard();
         }
         made
     }
 
-    /// Makes one [`round`](Self::round) without blocking the thread, as a browser needs it.
+    /// Runs one [`round`](Self::round) without blocking the thread, as browsers require.
     ///
     /// # Errors
     ///
@@ -152,8 +152,8 @@ impl FederatedTraining {
         Ok(draw)
     }
 
-    /// Gives the clipping policy the norms of updates of [public
-    /// users](UserUpdate::of_public_user), between two rounds. Measure them with
+    /// Passes the norms of updates of [public users](UserUpdate::of_public_user) to the clipping
+    /// policy, between two rounds. Measure them with
     /// [`public_update_norms`](crate::updates::public_update_norms).
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl FederatedTraining {
         self.optim.name_public_data(data);
     }
 
-    /// Erases the key of the run; see [`DpOptimizer::forget_key`]. No further round is made.
+    /// Erases the key of the run; see [`DpOptimizer::forget_key`]. No further round is possible.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl FederatedTraining {
         self.optim.forget_key()
     }
 
-    /// Returns the server, with ledger, ε and statement.
+    /// Returns the server, which has the ledger, ε, and the statement.
     pub fn optimizer(&self) -> &DpOptimizer {
         &self.optim
     }

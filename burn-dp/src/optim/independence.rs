@@ -13,7 +13,7 @@ use crate::random::NoiseSource;
 ///
 /// | test | where | cost |
 /// |---|---|---|
-/// | by value: each loss and each gradient is the same in other batches | one physical batch, where the library calls the forward pass | six forward and backward passes of that batch, and one for each of up to 16 single units; the gradients of each pass are formed, some at a time |
+/// | by value: each loss and each gradient is the same in other batches | one physical batch, if the library calls the forward pass | six forward and backward passes of that batch, and one for each of up to 16 single units; the gradients of each pass are instantiated, some at a time |
 /// | by gradient: no loss reaches the rows of other examples | every backward pass of the step | one number for each example and layer |
 ///
 /// Neither test changes the result of a step.
@@ -48,7 +48,7 @@ pub enum Independence {
     /// Every unit is computed separately: there is no batch in which examples could mix.
     ByConstruction,
     /// No gradient of a loss reached another example on the batches of that step. Values were not
-    /// compared, or only in a part of the run.
+    /// compared, or only in part of the run.
     ByGradient {
         /// The step.
         step: u64,
@@ -64,7 +64,7 @@ pub enum Independence {
 }
 
 impl Independence {
-    /// Returns what is not covered.
+    /// Returns the sentence about what is not covered.
     pub(crate) fn not_covered(self) -> &'static str {
         match self {
             Self::NotChecked => {
@@ -104,13 +104,13 @@ impl fmt::Display for Independence {
     }
 }
 
-/// What is known about the examples of a run so far, for its checkpoints.
+/// The findings about the examples of a run so far, for its checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SeenIndependence {
     /// Whether units were computed one by one, not as rows of a batch.
     units: bool,
-    /// Whether any batch was given to a backward pass.
+    /// Whether any batch went through a backward pass.
     batches: bool,
     /// Whether a batch came as losses, without the function that computed them, or with a function
     /// that was not tested.
@@ -139,16 +139,16 @@ impl LossFunction {
 
 /// The tests of a run.
 ///
-/// The test by gradient is made in the first step, and in the next steps until it is conclusive. A
-/// step that a resumed run repeats has it, with the same random factors, if and only if it had it
-/// before: the factors can take bits from very small gradients, and then the repeated step would
-/// differ. The test by value changes nothing in the step.
+/// The test by gradient runs in the first step, and in the next steps until it is conclusive. A
+/// step that a resumed run repeats is tested, with the same random factors, if and only if it was
+/// tested before: the factors can change the low-order bits of very small gradients, and the
+/// repeated step would then differ. The test by value changes nothing in the step.
 #[derive(Debug, Default)]
 pub(crate) struct IndependenceTests {
     schedule: IndependenceCheck,
     seen: SeenIndependence,
     probe: Option<Probe>,
-    /// Threads that work at the same time have a probe each. Of this step.
+    /// Number of probes of this step: threads that work at the same time have one each.
     probes: u32,
     /// The functions of this process whose values were conclusive.
     tested: Vec<LossFunction>,
@@ -160,12 +160,12 @@ pub(crate) struct IndependenceTests {
 }
 
 impl IndependenceTests {
-    /// Returns tests that have seen nothing, at the times of these.
+    /// Returns tests with the same schedule and no observations.
     pub(crate) fn renewed(&self) -> Self {
         Self { schedule: self.schedule, ..Self::default() }
     }
 
-    /// Sets when the tests are made; their results are kept.
+    /// Sets when the tests run; their results are kept.
     pub(crate) fn set_schedule(&mut self, schedule: IndependenceCheck) {
         self.schedule = schedule;
         if schedule == IndependenceCheck::Never {
@@ -175,7 +175,7 @@ impl IndependenceTests {
 
     /// Continues a saved run, whose state was [`seen`](Self::seen).
     pub(crate) fn continue_from(&mut self, seen: Option<SeenIndependence>) {
-        // A run that says nothing may have had any batch.
+        // A run without this information may have had any batch.
         self.seen = seen.unwrap_or(SeenIndependence { batches: true, losses: true, ..self.seen });
     }
 
@@ -186,7 +186,7 @@ impl IndependenceTests {
         self.untested_in_step.clear();
     }
 
-    /// Whether units were computed by themselves.
+    /// Returns whether units were computed one by one.
     pub(crate) fn had_units(&self) -> bool {
         self.seen.units
     }
@@ -209,12 +209,12 @@ impl IndependenceTests {
         SeenIndependence { losses: self.seen.losses || !tested, ..self.seen }
     }
 
-    /// Notes a batch that comes as losses, without the function that computed them.
+    /// Records a batch that comes as losses, without the function that computed them.
     pub(crate) fn losses_alone(&mut self) {
         self.seen.losses = true;
     }
 
-    /// Notes examples that were clipped outside of the run, in a batch or not.
+    /// Records examples that were clipped outside the run, in a batch or not.
     pub(crate) fn sum_from_elsewhere(&mut self) {
         self.seen.batches = true;
         self.seen.losses = true;
@@ -233,8 +233,8 @@ impl IndependenceTests {
         }))
     }
 
-    /// Keeps the observations of a probe, merged with those that other threads made at the same
-    /// time.
+    /// Stores the observations of a probe, merged with the observations that other threads made at
+    /// the same time.
     pub(crate) fn give_back(&mut self, probe: Option<Probe>) {
         self.probe = match (self.probe.take(), probe) {
             (Some(before), Some(probe)) => Some(before.merged(probe)),
@@ -261,7 +261,7 @@ impl IndependenceTests {
         begins
     }
 
-    /// Notes that the values of a physical batch were compared. If the comparison was not
+    /// Records that the values of a physical batch were compared. If the comparison was not
     /// conclusive, the next physical batch is compared.
     pub(crate) fn compared(&mut self, step: u64, function: LossFunction, conclusive: bool) {
         if !conclusive {
@@ -276,12 +276,12 @@ impl IndependenceTests {
         }
     }
 
-    /// Notes that units were computed one by one, not as rows of a batch.
+    /// Records that units were computed one by one, not as rows of a batch.
     pub(crate) fn units_by_themselves(&mut self) {
         self.seen.units = true;
     }
 
-    /// Ends the test of a step that was made.
+    /// Ends the test of a finished step.
     pub(crate) fn end_of_step(&mut self, step: u64) {
         self.probes = 0;
         for function in self.untested_in_step.drain(..) {

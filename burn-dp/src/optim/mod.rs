@@ -1,8 +1,8 @@
-//! The training step: plan, noise, ledger and the optimizer of Burn.
+//! The training step: plan, noise, ledger, and Burn's optimizer.
 //!
-//! [`PrivacyPlanConfig`] turns a budget and the length of a training into a [`PrivacyPlan`], the
-//! one place from which sampler, clipping, noise and accounting take their numbers.
-//! [`PrivacyPlan::optimizer`] decorates an optimizer of Burn.
+//! [`PrivacyPlanConfig`] turns a budget and the length of the training into a [`PrivacyPlan`], the
+//! single source of the numbers that the sampler, clipping, noise, and accounting use.
+//! [`PrivacyPlan::optimizer`] wraps an optimizer of Burn.
 //!
 //! An optimizer that evaluates the loss itself, several times in a step, is not post-processing of
 //! one noisy gradient. Burn's L-BFGS is such an optimizer; it does not compile:

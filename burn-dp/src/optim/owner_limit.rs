@@ -1,4 +1,4 @@
-//! What a plan for examples with several owners guarantees.
+//! The guarantee of a plan for examples with several owners.
 
 use burn_dp_accountant::{LedgerHeader, NeighboringRelation, UnitOfPrivacy};
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,8 @@ impl OwnerLimit {
         }
     }
 
-    /// Returns the unit: the user if neighbors differ in one selected example, or if that was asked
-    /// for.
+    /// Returns the unit: the user if neighbors differ in one selected example, or if this was
+    /// requested.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl OwnerLimit {
         }
     }
 
-    /// Returns the largest number of examples of one unit.
+    /// Returns the maximum number of examples of one unit.
     pub(crate) fn examples_of(self, unit: &UnitOfPrivacy) -> u64 {
         match unit {
             UnitOfPrivacy::Example => 1,
@@ -100,7 +100,7 @@ impl OwnerLimit {
         }
     }
 
-    /// Adds the numbers to a ledger, and what the guarantee does not cover.
+    /// Adds the numbers to a ledger, and the limits of the guarantee.
     pub(crate) fn describe(self, unit: &UnitOfPrivacy, header: LedgerHeader) -> LedgerHeader {
         let Self { users, max_examples, .. } = self;
         let header = header
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(relation(SamplingScheme::FixedSize), NeighboringRelation::ReplaceOne);
         let plan = config(1).init().unwrap();
         assert_eq!(plan.new_ledger().header().relation, NeighboringRelation::ReplaceSpecial);
-        // The noise is the one of an ordinary plan of this size.
+        // The noise equals the noise of an ordinary plan of this size.
         let size = selection(1).len();
         let plain = PrivacyPlanConfig::new(size, 5.0).with_steps(10).with_noise_multiplier(1.0);
         let epsilon = |plan: PrivacyPlan| plan.epsilon_at_end(1e-3).unwrap();
@@ -228,7 +228,7 @@ mod tests {
         let plan = config(1).init().unwrap();
         assert_eq!(loaded.fingerprint(), plan.fingerprint());
         assert_ne!(loaded.fingerprint(), config(2).init().unwrap().fingerprint());
-        // Another selection of as many examples gives the units other owners.
+        // Another selection with the same number of examples gives the units other owners.
         let pairs = || (0..200).map(|i| vec![i / 2]);
         let shuffled = |seed| {
             let selection = OwnedExamples::shuffled(pairs(), 1, seed).unwrap();

@@ -12,7 +12,7 @@ use crate::DpError;
 /// Version of the content. Other versions are refused.
 const VERSION: &str = "1";
 
-/// Largest tensor that burn-pack reads, in bytes.
+/// Size of the largest tensor that burn-pack reads, in bytes.
 const LARGEST: usize = if usize::BITS < 64 { 2 << 30 } else { 10 << 30 };
 
 /// Returns a burnpack record with `settings` as JSON and these tensors, followed by its CRC-32.
@@ -70,7 +70,7 @@ pub(crate) fn read<S: DeserializeOwned>(
     Ok((settings, tensors.collect::<Result<_, Error>>().map_err(unreadable)?))
 }
 
-/// The error for a record that is not what was written.
+/// The error for a damaged record.
 pub(crate) fn unreadable(error: impl std::fmt::Display) -> DpError {
     DpError::saved_state(format!("the record is damaged ({error}); restore it from a backup"))
 }

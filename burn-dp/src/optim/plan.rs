@@ -1,6 +1,6 @@
 //! The plan of a run.
 //!
-//! Length: the numbers of a plan, and every reader that they must agree with, are one type.
+//! Length: the numbers of a plan, and all readers that must agree with them, are one type.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ use crate::sampling::{
 use crate::schedule::Schedule;
 use crate::updates::MiniSets;
 
-/// The numbers of a private training, from which sampler, clipping, noise and accounting are made.
+/// The numbers of a private training run, from which the sampler, clipping, noise, and accounting
+/// are derived.
 ///
 /// Created by [`PrivacyPlanConfig`](super::PrivacyPlanConfig). A plan is one run: it holds the
 /// run's key and cannot be cloned.
@@ -51,7 +52,7 @@ pub struct PrivacyPlan {
     pub(crate) correlated: Option<CorrelatedPlan>,
     pub(crate) owners: Option<OwnerLimit>,
     pub(crate) simulation: Option<Simulation>,
-    /// What was released before on the same data; every ledger of the run begins with it.
+    /// Earlier releases on the same data; every ledger of the run begins with them.
     pub(crate) earlier: Earlier,
     pub(crate) source: NoiseSource,
 }
@@ -83,8 +84,8 @@ impl PrivacyPlan {
     }
 
     /// Returns the standard deviation of the noise over the clipping threshold, before a schedule
-    /// changes it. If groups are clipped separately or units are counted, this is the multiplier of
-    /// the one Gaussian release that costs the same.
+    /// changes it. If groups are clipped separately or counts are released, this is the multiplier
+    /// of the one Gaussian release that costs the same.
     pub fn noise_multiplier(&self) -> f64 {
         self.noise_multiplier
     }
@@ -119,7 +120,7 @@ impl PrivacyPlan {
         self.mini_sets.as_ref()
     }
 
-    /// Returns the key of the run, for draws.
+    /// Returns the key of the run, for its draws.
     pub(crate) fn key(&self) -> &Key {
         self.source.key()
     }
@@ -147,13 +148,13 @@ impl PrivacyPlan {
         event_of_step(self.correlated.as_ref(), &self.mechanism, examples, step, &noise.event)
     }
 
-    /// Returns what correlates the noise of the steps, before the first step.
+    /// Returns the state that correlates the noise of the steps, before the first step.
     pub(crate) fn correlated_noise(&self) -> Option<CorrelatedNoise> {
         self.correlated.as_ref().and_then(CorrelatedPlan::noise)
     }
 
     /// Returns whether the plan as a whole keeps the budget and the run followed it up to `event`
-    /// of `step`. Then ε need not be computed: a part costs no more than the whole.
+    /// of `step`. If so, ε need not be computed, because a part costs no more than the whole.
     pub(crate) fn is_certified(&self, step: u64, event: &DpEvent, ledger: &PrivacyLedger) -> bool {
         self.certified && self.planned_event(step).as_ref() == Some(event) && self.is_prefix(ledger)
     }
@@ -193,13 +194,13 @@ impl PrivacyPlan {
         self.earlier.ledger(header)
     }
 
-    /// Returns an upper bound of ε after all steps and of the releases
+    /// Returns an upper bound on ε after all steps, including the releases
     /// [before](super::PrivacyPlanConfig::with_earlier_releases) the run, as if the noise were
     /// secret.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Accountant`] if δ is outside of (0, 1).
+    /// Returns [`DpError::Accountant`] if δ is outside (0, 1).
     pub fn epsilon_at_end(&self, delta: f64) -> Result<f64, DpError> {
         let mut ledger = self.new_ledger();
         for (event, count) in &self.planned {
@@ -276,7 +277,7 @@ impl PrivacyPlan {
         .collect()
     }
 
-    /// Returns the ledger before the first step: the releases that were made before, if any.
+    /// Returns the ledger before the first step: the earlier releases, if any.
     pub(crate) fn new_ledger(&self) -> PrivacyLedger {
         let noise = match self.is_secure() {
             true => LedgerNoise::Secure,

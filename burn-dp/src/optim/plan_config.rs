@@ -17,15 +17,15 @@ use crate::updates::MiniSets;
 
 /// Configuration of a [`PrivacyPlan`](super::PrivacyPlan).
 ///
-/// The length of the training is given with [`with_steps`](Self::with_steps) or
+/// Set the length of the training with [`with_steps`](Self::with_steps) or
 /// [`with_epochs`](Self::with_epochs), and either a budget, to which the noise is calibrated, or
-/// the noise multiplier, or both: then the training stops before the step that would exceed the
+/// the noise multiplier. With both, the training stops before the step that would exceed the
 /// budget.
 ///
 /// It is a [`Config`] of Burn: [`save`](Config::save) writes it as JSON and [`load`](Config::load)
-/// reads it. Two things are not saved, and `save` refuses a configuration that has them: a policy
-/// that was given with [`with_clipping`](Self::with_clipping) (only the threshold of flat clipping
-/// is data), and a [`Schedule::function`].
+/// reads it. Two settings cannot be saved, and `save` returns an error for a configuration that has
+/// them: a policy that was set with [`with_clipping`](Self::with_clipping) (only the threshold of
+/// flat clipping is data), and a [`Schedule::function`].
 ///
 /// # Example
 ///
@@ -40,7 +40,7 @@ use crate::updates::MiniSets;
 /// let plan = PrivacyPlanConfig::load(&path).unwrap().init().unwrap();
 /// assert_eq!(plan.steps(), 20);
 /// ```
-// Not `derive(Config)`: its builders would take `Option`s (`with_steps(Some(20))`).
+// No `derive(Config)`, because its builders would take `Option`s (`with_steps(Some(20))`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrivacyPlanConfig {
@@ -122,8 +122,8 @@ impl Config for PrivacyPlanConfig {
 }
 
 impl PrivacyPlanConfig {
-    /// Configures a plan for a data set of `dataset_size` units, with an expected number of them in
-    /// a step.
+    /// Configures a plan for a data set of `dataset_size` units and an expected number of units per
+    /// step.
     ///
     /// # Privacy
     ///
@@ -151,8 +151,8 @@ impl PrivacyPlanConfig {
         }
     }
 
-    /// Configures a plan for batch clipping: the units that a step draws, `expected_mini_sets` of
-    /// them in expectation, are mini-sets.
+    /// Configures a plan for batch clipping: the units that a step draws are mini-sets,
+    /// `expected_mini_sets` of them in expectation.
     ///
     /// # Privacy
     ///
@@ -199,9 +199,9 @@ impl PrivacyPlanConfig {
 
     /// Sets the standard deviation of the noise over the clipping threshold.
     ///
-    /// Where groups are clipped separately or units are counted, this is the multiplier of the one
-    /// Gaussian release that costs the same, `(Σ (C_h/σ_h)²)^(-1/2)`: L groups with a multiplier σ
-    /// each have `σ/√L`.
+    /// Where groups are clipped separately or counts are released, this is the multiplier of the
+    /// one Gaussian release that costs the same, `(Σ (C_h/σ_h)²)^(-1/2)`: L groups with a
+    /// multiplier σ each have `σ/√L`.
     pub fn with_noise_multiplier(mut self, noise_multiplier: f64) -> Self {
         self.noise_multiplier = Some(noise_multiplier);
         self
@@ -215,26 +215,26 @@ impl PrivacyPlanConfig {
     }
 
     /// Correlates the noise of the steps (DP-FTRL, matrix factorization): later noise cancels a
-    /// part of earlier noise, so that the sum of the gradients has a smaller error at the same
+    /// part of earlier noise, so that the sum of the gradients has a smaller error for the same
     /// privacy.
     ///
     /// The noise of step t is `(C⁻¹ Z)_t` for the matrix C of `strategy`, in place of the
     /// independent `Z_t`; [`with_noise_multiplier`](Self::with_noise_multiplier) is the multiplier
-    /// of `Z`. Momentum and learning rates are applied by the optimizer, as without.
+    /// of `Z`. The optimizer applies momentum and learning rates as usual.
     ///
     /// # Privacy
     ///
     /// The guarantee needs a bound on how often and how soon a unit takes part again, so the
     /// [sampling scheme](Self::with_sampling) must have one: Poisson and fixed-size sampling have
-    /// none and are refused. Thresholds may depend on earlier releases: divided by its thresholds,
+    /// none and are rejected. Thresholds may depend on earlier releases: divided by its thresholds,
     /// a sum has a public bound in every step, and the correlated noise is added to that quotient
     /// with a constant standard deviation. The mechanism stays private for such adaptive inputs
     /// (Denisov et al. 2022, section 2). Counts of adaptive clipping have independent noise; sums
     /// and counts are one Gaussian release with a strategy of two blocks. If the diagonal of
     /// `strategy` is at least 1, a share z⁻² of the counts costs at most what it costs with
-    /// independent noise (the proof stands next to the event, in `optim/correlated.rs`). A smaller
-    /// diagonal is refused: divide the coefficients by the first one. Steps that release counts
-    /// alone, and free counts of slack, are refused.
+    /// independent noise (the proof is next to the event, in `optim/correlated.rs`). A smaller
+    /// diagonal is rejected: divide the coefficients by the first one. Steps that release only
+    /// counts, and free counts of slack, are rejected.
     ///
     /// The state of the noise is as secret as the key of the run. Checkpoints contain it encrypted
     /// under that key.
@@ -249,10 +249,10 @@ impl PrivacyPlanConfig {
         self
     }
 
-    /// Sets the number of bytes that correlated noise may take for values of earlier steps. Beyond
+    /// Sets the number of bytes that correlated noise may use for values of earlier steps. Beyond
     /// it, the values are drawn again from their keys in every step that needs them, where the
-    /// strategy allows. Elsewhere they are kept on the host, and the sums of a device are copied to
-    /// it. The noise is the same. Default: 1 GiB.
+    /// strategy allows it. Otherwise they are kept on the host, and the sums of a device are copied
+    /// to it. The noise is the same. Default: 1 GiB.
     pub fn with_noise_memory(mut self, bytes: usize) -> Self {
         self.noise_memory = Some(bytes);
         self
@@ -260,28 +260,28 @@ impl PrivacyPlanConfig {
 
     /// Lets the calibration and the ledger bound ε by simulation where that is tighter than the
     /// certified analysis: bins or a minimum separation with correlated noise of several bands, or
-    /// under replace-one. It is saved with the plan and is in the header of the ledger.
+    /// under replace-one. It is saved with the plan and in the header of the ledger.
     ///
     /// # Privacy
     ///
     /// The bound fails with a probability that is part of δ. The seed is public: choose it before
-    /// the plan is made, and never after an answer. See [`Simulation`].
+    /// the plan is created, and never after a result is seen. See [`Simulation`].
     pub fn with_simulation(mut self, simulation: Simulation) -> Self {
         self.simulation = Some(simulation);
         self
     }
 
-    /// Counts releases that were made before on the same data, for example by an earlier run or
-    /// search: the ledger of the run begins with them. May be called for several ledgers.
+    /// Counts earlier releases on the same data, for example of an earlier run or search: the
+    /// ledger of the run begins with them. Can be called for several ledgers.
     ///
     /// # Privacy
     ///
     /// The budget and every ε of the run, before, during and after it, are for the earlier releases
-    /// and the run together; the noise is calibrated to what is left. A ledger of another unit,
-    /// another neighboring relation or with reproducible noise is refused by
-    /// [`init`](Self::init). The earlier releases are saved with the plan, and a resumed run must
-    /// have the same ones. A ledger that was given twice is counted twice. What the earlier ledgers
-    /// do not cover, the statement of the run repeats.
+    /// and the run together; the noise is calibrated to what is left. [`init`](Self::init) rejects
+    /// a ledger with another unit, another neighboring relation, or reproducible noise. The earlier
+    /// releases are saved with the plan, and a resumed run must have the same ones. A ledger that
+    /// is passed twice is counted twice. The statement of the run repeats what the earlier ledgers
+    /// do not cover.
     ///
     /// Initial parameters, learning rate and clipping thresholds may depend on the earlier results.
     /// Noise multiplier, sampling and number of steps must not: the sum of privacy losses bounds

@@ -1,6 +1,6 @@
-//! From a configuration to a plan: checks and calibration.
+//! Creates a plan from a configuration: checks and calibration.
 //!
-//! Length: every check of a configuration stands before the calibration that relies on it.
+//! Length: every check of a configuration comes before the calibration that relies on it.
 
 use burn_dp_accountant::correlated_noise::Strategy;
 use burn_dp_accountant::{Calibration, DpEvent, LedgerEntry, NeighboringRelation, UnitOfPrivacy};
@@ -27,7 +27,7 @@ impl PrivacyPlanConfig {
     ///
     /// Returns [`DpError::InvalidArgument`] with the name of the value that cannot be used,
     /// [`DpError::Accountant`] if no noise reaches the budget, and [`DpError::Entropy`] if the
-    /// operating system has none.
+    /// operating system provides no entropy.
     pub fn init(self) -> Result<PrivacyPlan, DpError> {
         let steps = self.check_steps()?;
         let clipping = self.clipping()?;
@@ -115,14 +115,14 @@ impl PrivacyPlanConfig {
         }
     }
 
-    /// Returns the number of what is protected, which δ is compared with.
+    /// Returns the number of protected units, which δ is compared with.
     fn protected_units(&self) -> usize {
         let units = self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples);
         self.owners.map_or(units, |owners| owners.units(units))
     }
 
-    /// Returns the unit of privacy, which follows from the relation if mini-sets are drawn, and
-    /// from the selection if examples have several owners.
+    /// Returns the unit of privacy: it follows from the relation if mini-sets are drawn, and from
+    /// the selection if examples have several owners.
     fn resolved_unit(&self, relation: NeighboringRelation) -> Result<UnitOfPrivacy, DpError> {
         if let Some(owners) = self.owners {
             return owners.unit(&self.unit, self.sampling);
@@ -139,7 +139,7 @@ impl PrivacyPlanConfig {
         }
     }
 
-    /// Returns an error unless the units are the mini-sets, which a file can contradict.
+    /// Returns an error unless the units are the mini-sets, because a file can contradict this.
     fn check_mini_sets(&self) -> Result<(), DpError> {
         match &self.mini_sets {
             Some(_) if self.owners.is_some() => Err(DpError::invalid(
@@ -361,7 +361,7 @@ mod tests {
             "steps": 3, "noise_multiplier": 1}"#;
         assert_eq!(read(short).unwrap().init().unwrap().steps(), 3);
         assert!(read(&short.replace("noise_multiplier", "noise_multiplyer")).is_err());
-        // The units of batch clipping are the mini-sets, whatever a file says.
+        // The units of batch clipping are the mini-sets, regardless of the file.
         let config = PrivacyPlanConfig::for_mini_sets(&sets, 5.0).with_steps(3);
         let mut json = serde_json::to_value(config.with_noise_multiplier(1.0)).unwrap();
         json["dataset_size"] = 60_000.into();
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(ledger.header().simulation, Some(simulation));
         let spent = plan.epsilon_at_end(1e-5).unwrap();
         assert!(spent <= 2.0 && spent > 1.8, "{spent}");
-        // The whole run fits, and not a step more.
+        // The whole run fits, and not one step more.
         assert_eq!(ledger.max_steps_within(&plan.event(), budget).unwrap(), 30);
         assert!(plan.fingerprint()["simulation"].contains("seed 7"));
         assert!(!certified.fingerprint().contains_key("simulation"));
@@ -476,7 +476,7 @@ mod tests {
         assert!(error.contains("1 / dataset_size"), "{error}");
     }
 
-    // Sharp edge: the relation decides what a mini-set protects.
+    // Sharp edge: the relation determines what a mini-set protects.
     #[test]
     fn the_unit_of_mini_sets_follows_from_the_relation() {
         let sets = MiniSets::consecutive(1000, 10).unwrap();
@@ -515,7 +515,8 @@ mod tests {
         let fixed = epsilon(SamplingScheme::FixedSize);
         let shuffled = epsilon(SamplingScheme::Shuffled);
         assert!(poisson < fixed && fixed < shuffled, "{poisson} {fixed} {shuffled}");
-        // A limit far above the mean costs little, and replacement more than none.
+        // A limit far above the mean costs little, and sampling with replacement costs more than
+        // without.
         let truncated = epsilon(SamplingScheme::TruncatedPoisson { max_batch_size: 200 });
         assert!(poisson <= truncated && truncated < 1.01 * poisson, "{poisson} {truncated}");
         let repeated = epsilon(SamplingScheme::WithReplacement);

@@ -7,13 +7,13 @@ use burn::lr_scheduler::module_lr_scheduler::{
 
 use crate::DpError;
 
-/// A learning rate that depends on public values alone: the step, and constants.
+/// A learning rate that depends only on public values: the step, and constants.
 ///
 /// # Privacy
 ///
 /// Learning rates reach the model without noise. A rate that is reduced when the training loss
-/// stops falling depends on every private example, and no ε covers that. The schedulers of Burn are
-/// functions of the step, so their configurations are accepted as they are.
+/// stops falling depends on every private example, and no ε covers that. Burn's schedulers are
+/// functions of the step, so their configurations are accepted.
 ///
 /// `PrivateModel::learner` takes a schedule. In a loop of your own, pass
 /// [`next_rate`](Self::next_rate) to [`DpOptimizer::step`](super::DpOptimizer::step).
@@ -50,7 +50,7 @@ impl PublicSchedule {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if Burn refuses the configuration.
+    /// Returns [`DpError::InvalidArgument`] if Burn rejects the configuration.
     pub fn new(config: impl Into<LrSchedulerConfig>) -> Result<Self, DpError> {
         Self::of_groups(&ModuleLrSchedulerConfig::new(config.into()))
     }
@@ -59,17 +59,17 @@ impl PublicSchedule {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if Burn refuses the configuration.
+    /// Returns [`DpError::InvalidArgument`] if Burn rejects the configuration.
     pub fn of_groups(config: &ModuleLrSchedulerConfig) -> Result<Self, DpError> {
         config.init().map(Self).map_err(|reason| DpError::invalid("lr", reason))
     }
 
-    /// Declares that a scheduler of your own depends on public values alone.
+    /// Declares that a custom scheduler depends only on public values.
     ///
     /// # Privacy
     ///
-    /// This cannot be checked. Public are the step, constants, [public data](crate::PublicData),
-    /// and what the run released, such as the metric of the clipping norm.
+    /// This cannot be checked. The step, constants, [public data](crate::PublicData), and values
+    /// that the run released, such as the clipping norm metric, are public.
     pub fn declared_public(scheduler: impl Into<ModuleLrScheduler>) -> Self {
         Self(scheduler.into())
     }

@@ -2,13 +2,13 @@ use std::fmt;
 
 use crate::DpError;
 
-/// A step that was refused or failed, with the model.
+/// A step that was rejected or failed, with the model.
 ///
-/// Almost always the step was refused before anything was released, and the model is unchanged. The
-/// exception is a [`Sparsifier`](super::Sparsifier) or a [`WeightAverage`](super::WeightAverage)
-/// that cannot process the model of a released step: then the release is in the ledger and the
-/// model has made the step. [`DpOptimizer::step`](super::DpOptimizer::step) lists the errors of
-/// both kinds.
+/// In almost all cases the step was rejected before anything was released, and the model is
+/// unchanged. The exception is a [`Sparsifier`](super::Sparsifier) or a
+/// [`WeightAverage`](super::WeightAverage) that cannot process the model of a released step: then
+/// the release is in the ledger and the model includes the update.
+/// [`DpOptimizer::step`](super::DpOptimizer::step) lists the errors of both kinds.
 ///
 /// `?` turns it into a [`DpError`] and drops the model; match on it to keep the model.
 pub struct RefusedStep<M> {
@@ -21,7 +21,7 @@ impl<M> RefusedStep<M> {
         Box::new(Self { model, error })
     }
 
-    /// Waits for a step: what makes a blocking call of an asynchronous one.
+    /// Waits for a step: turns an asynchronous call into a blocking one.
     ///
     /// # Arguments
     ///
@@ -48,7 +48,7 @@ impl<M> RefusedStep<M> {
         }
     }
 
-    /// Returns why the step was refused.
+    /// Returns the reason for the error.
     pub fn error(&self) -> &DpError {
         &self.error
     }

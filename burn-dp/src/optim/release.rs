@@ -1,4 +1,4 @@
-//! From the clipped sum to the gradients that the optimizer of Burn receives.
+//! Turns the clipped sum into the gradients that Burn's optimizer receives.
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -12,7 +12,7 @@ use crate::model::for_each_trained;
 use crate::noise::{CorrelatedNoise, CorrelatedStep, GaussianMechanism, NoiseAhead, not_finite};
 use crate::random::NoiseStep;
 
-/// A release that has been checked and may begin.
+/// A release that has been checked and may start.
 pub(crate) struct Release {
     /// Group of each trained parameter, in the order in which the model visits them.
     groups: Vec<usize>,
@@ -20,7 +20,7 @@ pub(crate) struct Release {
     mechanisms: Vec<GaussianMechanism>,
     /// Mechanism of the counts, if there are any.
     counts: Option<GaussianMechanism>,
-    /// What was subtracted from the contributions to each count.
+    /// The constants that were subtracted from the contributions to each count.
     centers: Vec<f64>,
     /// Standard deviations, which the noise is bound to: if a repeated step has the same sum and
     /// other deviations, its noise must be independent.
@@ -53,7 +53,7 @@ impl Release {
         })
     }
 
-    /// Adds noise to the counts. Returns the noisy mean of what the units contributed to each.
+    /// Adds noise to the counts. Returns the noisy mean of the units' contributions to each.
     fn counts(&self, count_sums: &[f64], noise: Option<NoiseStep>) -> Result<Vec<f64>, DpError> {
         let (Some(mechanism), Some(mut noise)) = (self.counts, noise) else {
             return Ok(Vec::new());
@@ -66,13 +66,13 @@ impl Release {
             .collect()
     }
 
-    /// Binds the noise to everything that is to be released. Nothing is released yet.
+    /// Binds the noise to everything that will be released. Nothing is released yet.
     ///
     /// Sums whose device has kernels for the release stay there: only their hashes are read.
     ///
     /// # Arguments
     ///
-    /// - `on_host`: releases on the host also what is on a device with kernels
+    /// - `on_host`: whether to release on the host even those sums whose device has kernels
     pub(crate) async fn bind<M: Module>(
         self,
         model: &M,
@@ -154,7 +154,7 @@ impl BoundRelease {
     /// # Privacy
     ///
     /// The parameters that get noise are those that require gradients, in the order in which the
-    /// model visits them, each once however many copies the model holds: a parameter that no
+    /// model visits them, once each, no matter how many copies the model holds: a parameter that no
     /// example reached is released as noise, so the set of changed parameters reveals nothing. The
     /// noise is added in integers on a grid, where the sum is, and the result is divided by the
     /// expected batch size; the cast to the precision of the parameter is post-processing.
@@ -167,7 +167,7 @@ impl BoundRelease {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if a sum is not finite; nothing is released then, and
-    /// the noise of the step enters the noise of later steps all the same.
+    /// the noise of the step still enters the noise of later steps.
     pub(crate) async fn release<M: Module>(
         self,
         model: &M,
@@ -196,7 +196,7 @@ impl BoundRelease {
         for ((sum, stream), &group) in sums.iter_mut().zip(streams).zip(&prepared.groups) {
             let (mechanism, correlated) = (prepared.mechanisms[group], correlated.next());
             match (sum, correlated) {
-                // In place: a copy would cost as much as the hash.
+                // In place, because a copy would cost as much as the hash.
                 (Sum::Host(sum), correlated) => {
                     let values = sum.as_mut_slice::<f32>().map_err(unreadable)?;
                     on_host.push((mechanism, stream, values, correlated));

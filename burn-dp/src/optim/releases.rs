@@ -19,26 +19,26 @@ pub(crate) struct Mark(pub(crate) [u8; 16]);
 ///
 /// # Privacy
 ///
-/// A release that is stored first is paid for, whatever happens to the process afterwards.
+/// A release that is stored first is accounted for, whatever happens to the process afterwards.
 pub(crate) trait ReleaseSink: Send {
     /// Stores one release durably.
     ///
     /// # Arguments
     ///
-    /// - `event`: `None` if it continues the event of the step before
+    /// - `event`: `None` if it continues the event of the previous step
     fn append<'a>(&'a mut self, step: u64, mark: Mark, event: Option<&'a DpEvent>) -> Appended<'a>;
 
-    /// Where the releases are stored.
+    /// Returns the path of the stored releases.
     fn path(&self) -> &Path;
 
-    /// Whether other processes are kept from the store.
+    /// Returns whether other processes are locked out of the store.
     fn lock(&self) -> Lock;
 }
 
-/// What [`ReleaseSink::append`] returns.
+/// The result of [`ReleaseSink::append`].
 pub(crate) type Appended<'a> = Pin<Box<dyn Future<Output = Result<(), DpError>> + 'a>>;
 
-/// Whether a log of releases keeps other processes from its run.
+/// Whether a log of releases locks other processes out of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
     Held,
@@ -46,12 +46,12 @@ pub(crate) enum Lock {
     Unsupported,
 }
 
-/// Where the key of a run is, apart from the memory of the program.
+/// Where the key of a run is stored, apart from the memory of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum KeyStorage {
     #[default]
     Nowhere,
-    /// In a file that its owner alone can read.
+    /// In a file that only its owner can read.
     File,
     /// In a file that other users can read.
     ExposedFile,
@@ -104,8 +104,7 @@ impl Events {
 /// # Privacy
 ///
 /// A resumed run may repeat steps that were released after its checkpoint. A repeated step is
-/// allowed only if it has the mark of the release that was made before: then nothing new is
-/// released.
+/// allowed only if it has the mark of the earlier release, so that nothing new is released.
 pub(crate) struct Releases {
     /// Identifies the key of the run.
     run: u64,
@@ -144,11 +143,11 @@ impl Releases {
         &self.events
     }
 
-    /// Records the release of `step`. Returns `false` if the same release was made before.
+    /// Records the release of `step`. Returns `false` if the same release took place before.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if the step was released before with another content, or
+    /// Returns [`DpError::InvalidState`] if the step was released before with different content, or
     /// if it does not follow the last release, and [`DpError::Io`] if the sink cannot store it.
     pub(crate) async fn record(
         &mut self,
@@ -193,7 +192,7 @@ impl Releases {
         self.sink.as_ref().map(|sink| sink.path().to_path_buf())
     }
 
-    /// Returns whether other processes are kept from the run, if its releases are stored.
+    /// Returns whether other processes are locked out of the run, if its releases are stored.
     pub(crate) fn lock(&self) -> Option<Lock> {
         self.sink.as_ref().map(|sink| sink.lock())
     }

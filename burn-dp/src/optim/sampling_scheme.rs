@@ -12,8 +12,9 @@ use crate::sampling::{
 /// Where a unit cannot take part in every step, the run as a whole is accounted for: how often and
 /// how soon a unit takes part again. Correlated noise needs such a scheme
 /// ([`with_correlated_noise`](super::PrivacyPlanConfig::with_correlated_noise)). A noise schedule
-/// needs events of single steps: shuffled epochs then count every step as if every unit had been in
-/// it, and cyclic Poisson, both kinds of bins and the minimum separation refuse the schedule.
+/// needs events of single steps: shuffled epochs then count every step as if it contained every
+/// unit, and cyclic Poisson, both kinds of bins, and the minimum separation do not accept a
+/// schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -21,11 +22,11 @@ pub enum SamplingScheme {
     /// Every unit independently with probability q. Neighbors differ by one unit added or removed.
     #[default]
     Poisson,
-    /// As Poisson, and a uniform subset of the largest size where a draw is larger. The sum is
-    /// divided by the expected batch size before the cut. Neighbors differ by one unit added or
+    /// Like Poisson, with a uniform subset of the maximum size where a draw is larger. The sum is
+    /// divided by the expected batch size before truncation. Neighbors differ by one unit added or
     /// removed.
     TruncatedPoisson {
-        /// Largest number of units in a step.
+        /// Maximum number of units in a step.
         max_batch_size: usize,
     },
     /// A uniform subset of exactly the expected batch size. Neighbors differ by one unit replaced.
@@ -33,16 +34,16 @@ pub enum SamplingScheme {
     /// The expected batch size in independent draws; a unit that is drawn several times contributes
     /// several times. Neighbors differ by one unit replaced.
     WithReplacement,
-    /// Consecutive parts of a permutation, another one in each epoch. Gives no amplification: ε is
+    /// Consecutive parts of a permutation, a new one in each epoch. Provides no amplification: ε is
     /// computed as if it were known which step of each epoch used a unit. Neighbors differ by one
     /// unit replaced.
     Shuffled,
-    /// As shuffled, with one permutation for all epochs: the steps of a unit are exactly an epoch
+    /// Like shuffled, with one permutation for all epochs: the steps of a unit are exactly an epoch
     /// apart.
     ShuffledOnce,
-    /// Every unit of one of `parts` random parts, with the probability that gives the expected
-    /// batch size; one part after the other. The draws from a part amplify, the parts do not.
-    /// Neighbors differ by one unit added or removed.
+    /// Every unit of one of `parts` random parts, with the probability that results in the expected
+    /// batch size; one part after another. The draws from a part amplify privacy; the division into
+    /// parts does not. Neighbors differ by one unit added or removed.
     CyclicPoisson {
         /// Number of parts.
         parts: usize,
@@ -53,13 +54,13 @@ pub enum SamplingScheme {
         /// Number of steps in an epoch.
         bins: usize,
     },
-    /// As balls in bins, with another random step in each epoch.
+    /// Like balls in bins, with a new random step in each epoch.
     RandomAllocation {
         /// Number of steps in an epoch.
         bins: usize,
     },
-    /// As Poisson, except that a unit takes no part in the `separation - 1` steps after each of its
-    /// steps. Every step has the expected batch size.
+    /// Like Poisson, except that a unit takes no part in the `separation - 1` steps after each of
+    /// its steps. Every step has the expected batch size.
     MinSeparation {
         /// The smallest difference between two steps of a unit.
         separation: usize,
@@ -148,7 +149,7 @@ mod tests {
             let mu = GaussianDp::new(times.sqrt() * relation / 10.0).unwrap();
             mu.epsilon(1e-5).unwrap()
         };
-        // Three epochs, under replacement twice as sensitive.
+        // Three epochs, with twice the sensitivity under replacement.
         for scheme in [SamplingScheme::Shuffled, SamplingScheme::ShuffledOnce] {
             assert!((epsilon(scheme) / gaussian(3.0, 2.0) - 1.0).abs() < 1e-3);
         }

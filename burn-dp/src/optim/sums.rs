@@ -15,7 +15,8 @@ pub(super) enum Sum {
 }
 
 impl Sum {
-    /// Takes the sum of a parameter, and reads it if its device has no kernels for the release.
+    /// Returns the sum of a parameter, after reading it if its device has no kernels for the
+    /// release.
     ///
     /// # Arguments
     ///
@@ -46,9 +47,9 @@ impl Sum {
     }
 }
 
-/// Returns the marks of the sums under `key`, and whether all sums of devices are finite. Without a
-/// key nothing is bound to the sums, and only the sums of devices are looked at, for values that
-/// are not finite: the host finds its own when it adds the noise.
+/// Returns the marks of the sums under `key`, and whether all sums on devices are finite. Without a
+/// key nothing is bound to the sums, and only the sums on devices are checked for values that are
+/// not finite; the host checks its own sums when it adds the noise.
 pub(super) async fn marks(
     sums: &[Sum],
     key: Option<&ContentKey>,
@@ -67,7 +68,7 @@ pub(super) async fn marks(
 }
 
 /// Hashes the sums that are on a device, and reads the hashes at once: the only read of a release
-/// there. Returns also whether these sums are finite.
+/// there. Also returns whether these sums are finite.
 async fn read_marks(
     sums: &[Sum],
     key: Option<&ContentKey>,

@@ -27,7 +27,7 @@ impl Bernoulli {
             digits as u64
         };
         let first = digits();
-        // The least positive `f64` is 2^-1074: 17 words have all digits.
+        // The smallest positive `f64` is 2^-1074, so 17 words contain all digits.
         let mut further: Vec<u64> = (1..17).map(|_| digits()).collect();
         while further.last() == Some(&0) {
             further.pop();
@@ -35,7 +35,7 @@ impl Bernoulli {
         Self { first, further }
     }
 
-    /// Makes the trial for the number whose first 64 binary digits are `word`; `further` gives the
+    /// Runs the trial for the number whose first 64 binary digits are `word`; `further` returns the
     /// digits after them.
     #[inline]
     pub(crate) fn succeeds<W: Iterator<Item = u64>>(

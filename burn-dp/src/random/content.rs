@@ -6,14 +6,14 @@ use zeroize::Zeroizing;
 use super::keystream::{GROUP_BLOCKS, Group, Keystream};
 use super::share::share;
 
-/// Values of a block. The first half is multiplied with the second.
+/// Number of values in a block. The first half is multiplied with the second.
 pub(crate) const BLOCK: usize = 1024;
 const HALF: usize = BLOCK / 2;
-/// Independent hashes.
+/// Number of independent hashes.
 const LANES: usize = 4;
-/// Keys of one half: each lane begins one key later.
+/// Number of keys of one half: each lane starts one key later.
 const HALF_KEYS: usize = HALF + LANES - 1;
-/// Blocks that one task hashes.
+/// Number of blocks that one task hashes.
 const TASK_BLOCKS: usize = 64;
 
 /// Number of the stream of the keys of all blocks. Noise has the streams below 2^32.
@@ -32,7 +32,7 @@ const PART_KEYS: u64 = 2 << 32;
 /// each block and l.
 ///
 /// Only additions and products of 32-bit words occur, and the order of the blocks does not matter.
-/// So a device computes it as fast as it reads the sums, and with the same result as the host.
+/// A device therefore computes it as fast as it reads the sums, with the same result as the host.
 ///
 /// # Privacy
 ///
@@ -75,7 +75,7 @@ impl ContentKey {
         Self { key: Zeroizing::new(*key), blocks }
     }
 
-    /// Returns keys that everybody knows, for a hash that nothing is bound to.
+    /// Returns publicly known keys, for a hash that nothing is bound to.
     pub(crate) fn public() -> Self {
         Self::new(&[0; 32])
     }
@@ -239,7 +239,7 @@ mod tests {
         let other = ContentKey::new(&[9; 32]);
         assert_ne!(key.mark(0, &values), key.mark(1, &values));
         assert_ne!(key.mark(0, &values), other.mark(0, &values));
-        // Blocks that change their places.
+        // Blocks that swap their places.
         let zeros = vec![0.0; 1024];
         let one = key.mark(0, &[values.clone(), zeros.clone()].concat());
         assert_ne!(key.mark(0, &[zeros.clone(), values].concat()), one);

@@ -1,4 +1,4 @@
-//! The secret from which all randomness of a run is derived.
+//! The secret that all randomness of a run is derived from.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -18,28 +18,28 @@ const INSECURE_LABEL: &[u8; 24] = b"insecure seed of burn-dp";
 /// # Privacy
 ///
 /// None: known noise can be subtracted, and known draws give no amplification by sampling. For
-/// tests and for experiments on public data only. Everything that is made from it returns `false`
-/// from its `is_secure`, for example [`Key::is_secure`], and what is released with it must not be
-/// called private.
+/// tests and for experiments on public data only. For everything that is derived from it,
+/// `is_secure` returns `false`, for example [`Key::is_secure`], and releases that use it must not
+/// be called private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InsecureSeed(
     /// The seed.
     pub u64,
 );
 
-/// The key of a run, from which all of its randomness follows.
+/// The key of a run, which determines all of its randomness.
 ///
-/// Stored outside of the run, it continues the run bit for bit. To continue with a new key from the
-/// operating system is private as well, and safer; store the key only where the continuation has to
-/// be identical.
+/// With a stored key, the run continues bit for bit. Continuing with a new key from the operating
+/// system is also private, and safer; store the key only where the continuation has to be
+/// identical.
 ///
 /// # Privacy
 ///
-/// As secret as the training data: the noise can be subtracted from every release, and the units of
-/// every step computed, by whoever has the key. Keep it apart from the model and from the ledger,
-/// readable by nobody else, and delete it when the run is over
+/// As secret as the training data: whoever has the key can subtract the noise from every release
+/// and compute the units of every step. Keep it separate from the model and the ledger, readable by
+/// nobody else, and delete it when the run is over
 /// ([`DpOptimizer::forget_key`](crate::optim::DpOptimizer::forget_key)). The memory is erased on
-/// drop and `Debug` prints no key.
+/// drop, and `Debug` does not print the key.
 #[derive(Clone)]
 pub struct Key {
     bytes: Zeroizing<[u8; 32]>,
@@ -50,11 +50,11 @@ impl Key {
     /// Length of [`to_bytes`](Self::to_bytes).
     pub const LENGTH: usize = 34;
 
-    /// Returns a new key from the operating system, in a browser from `crypto.getRandomValues`.
+    /// Returns a new key from the operating system or, in a browser, from `crypto.getRandomValues`.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Entropy`] if the operating system gives no entropy. There is no
+    /// Returns [`DpError::Entropy`] if the operating system provides no entropy. There is no
     /// substitute.
     pub fn from_os() -> Result<Self, DpError> {
         let mut bytes = Zeroizing::new([0; 32]);
@@ -92,7 +92,7 @@ impl Key {
     /// # Errors
     ///
     /// Returns [`DpError::SavedState`] if the length, the format version or the security mark is
-    /// not valid, and if the bytes cannot be a key.
+    /// not valid, or if the bytes cannot be a key.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DpError> {
         let damaged = |reason: String| {
             DpError::saved_state(format!("the key {reason}; start with a new key instead"))
@@ -117,7 +117,7 @@ impl Key {
         Ok(key)
     }
 
-    /// Overwrites the key with zeros, which no key consists of.
+    /// Overwrites the key with zeros, which are not a valid key.
     pub(super) fn erase(&mut self) {
         self.bytes.zeroize();
     }
@@ -143,7 +143,7 @@ impl Key {
         Self { bytes, secure: self.secure }
     }
 
-    /// Returns a key of the same security with other bytes.
+    /// Returns a key of the same security with different bytes.
     pub(super) fn with_bytes(&self, bytes: &[u8; 32]) -> Self {
         Self { bytes: Zeroizing::new(*bytes), secure: self.secure }
     }

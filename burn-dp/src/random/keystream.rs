@@ -3,16 +3,16 @@
 use pulp::{Arch, Simd, WithSimd};
 use zeroize::Zeroize;
 
-/// Blocks that are computed together: one group is the unit in which noise is drawn.
+/// Number of blocks that are computed together: one group is the unit in which noise is drawn.
 pub(crate) const GROUP_BLOCKS: usize = 16;
 
-/// 64-bit words in a group.
+/// Number of 64-bit words in a group.
 pub(crate) const GROUP_WORDS: usize = GROUP_BLOCKS * 8;
 
 /// "expand 32-byte k", the constant row of the state.
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// Twenty rounds are ten times a column round and a diagonal round.
+/// Twenty rounds consist of ten column rounds and ten diagonal rounds.
 const DOUBLE_ROUNDS: usize = 10;
 
 /// Sixteen consecutive ChaCha20 blocks: `words[w][b]` is word `w` of block `b`.
@@ -62,8 +62,9 @@ impl Drop for Group {
 
 /// The keystream of one (key, stream) pair: 2^64 blocks of 64 bytes, in groups of sixteen.
 ///
-/// The state is the one of Bernstein's original cipher, with a 64-bit block counter and a 64-bit
-/// stream number; read as RFC 8439 does, the upper half of the counter is the first nonce word.
+/// The state is the one in Bernstein's original cipher, with a 64-bit block counter and a 64-bit
+/// stream number; in the notation of RFC 8439, the upper half of the counter is the first nonce
+/// word.
 ///
 /// The `chacha20` crate computes four blocks at a time for random generators, which would take more
 /// than half of the time of a release. This implementation is tested word by word against that

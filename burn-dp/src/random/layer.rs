@@ -16,13 +16,13 @@ pub(crate) struct LayerRandomness {
 }
 
 impl LayerRandomness {
-    /// Returns the randomness of a step, which is a function of its arguments and may be made
+    /// Returns the randomness of a step, which is a function of the arguments and may be computed
     /// again.
     pub(crate) fn new(key: &Key, step: u64) -> Self {
         Self { key: key.derive(Domain::Layers.tag(), step) }
     }
 
-    /// Returns randomness that everybody knows, for tests of a model outside of a run.
+    /// Returns publicly known randomness, for tests of a model outside a run.
     pub(crate) fn known() -> Self {
         Self::new(&InsecureSeed(0).into(), 0)
     }
@@ -38,14 +38,14 @@ impl LayerRandomness {
 pub(crate) struct LayerKey(Zeroizing<[u8; 32]>);
 
 impl LayerKey {
-    /// Fills a matrix with random words, row by row. Each word depends on the key, on `place` and
-    /// on its row and column alone: not on the size of the matrix.
+    /// Fills a matrix with random words, row by row. Each word depends only on the key, on `place`,
+    /// and on its row and column, not on the size of the matrix.
     ///
     /// # Privacy
     ///
     /// A matrix has its own key, the keyed BLAKE3 digest of `place`; sixteen of its rows are a
-    /// stream of ChaCha20. So the words of a unit are the same whatever other units are in its
-    /// batch, also if these lengthen its rows or columns by padding.
+    /// stream of ChaCha20. The words of a unit therefore do not depend on the other units in its
+    /// batch, even if these lengthen its rows or columns by padding.
     ///
     /// # Arguments
     ///

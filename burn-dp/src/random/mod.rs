@@ -1,4 +1,4 @@
-//! The randomness of a run: one key, from which the noise and the draws of every step follow.
+//! The randomness of a run: one key, which determines the noise and the draws of every step.
 //!
 //! ```text
 //! NoiseSource ──begin_step(purpose, step)──▶ NoiseStep ──stream(parameter)──▶ Stream ─▶ noise
@@ -6,28 +6,28 @@
 //!       └─────────────(domain, step, position)──────────────────────────────▶ Stream ─▶ draws
 //! ```
 //!
-//! The generator is ChaCha20. A word depends on the key, on what it is for, on the step, on the
-//! parameter or unit, and on its position in the stream; it depends on nothing else. Neither the
-//! order of the calls, nor the number of threads, nor the vector unit changes a bit, so a run that
-//! is resumed continues bit for bit. Which word becomes which value may change with a version of
-//! this crate; privacy does not depend on it.
+//! The generator is ChaCha20. A word depends only on the key, its purpose, the step, the parameter
+//! or unit, and its position in the stream. Neither the order of the calls, nor the number of
+//! threads, nor the vector unit changes a bit, so a run that is resumed continues bit for bit. The
+//! mapping from words to values may change between versions of this crate; privacy does not depend
+//! on it.
 //!
-//! Burn's own generators are never used. They are fast and made for initialization: they are seeded
-//! by `Device::seed`, which programs set to a known number, they are linear on the GPU, and their
-//! normal values end below six standard deviations.
+//! Burn's own generators are never used. They are fast and designed for initialization: they are
+//! seeded by `Device::seed`, which programs set to a known number, they are linear on the GPU, and
+//! their normal values do not reach six standard deviations.
 //!
 //! # Privacy
 //!
-//! The adversary sees every release and has all information but the key: the code, the data of all
-//! other units, and every configuration value. Guaranteed, if this adversary cannot distinguish
+//! The adversary sees every release and has all information except the key: the code, the data of
+//! all other units, and every configuration value. Guaranteed, if this adversary cannot distinguish
 //! ChaCha20 from a random function:
 //!
 //! - The words of different (purpose, step, parameter, position) are as good as independent uniform
 //!   words. No two streams share a word; [`NoiseSource`] says why.
 //! - The same noise is not added twice. A step of noise begins once, in increasing order; a
-//!   parameter has one stream in a step; a stream is consumed by its use. Once the key may be in
-//!   the hands of somebody else (a checkpoint), the noise is a function of the sums that it is
-//!   added to ([`NoiseStep::bound_to`]).
+//!   parameter has one stream in a step; a stream is consumed by its use. Once somebody else may
+//!   have the key (through a checkpoint), the noise is a function of the sums that it is added to
+//!   ([`NoiseStep::bound_to`]).
 //! - A known seed cannot be mistaken for a secret key: [`Key::is_secure`] survives storage.
 //!
 //! Not covered: somebody who reads the memory of the process or the stored key, a copy of the

@@ -1,6 +1,6 @@
-//! What randomness is used for.
+//! The uses of randomness.
 
-/// What noise is added to. Different purposes never share a word.
+/// The quantity that noise is added to. Different purposes never share a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Purpose {
@@ -19,8 +19,8 @@ impl Purpose {
         self as usize
     }
 
-    /// The number that enters the key derivation. It is never changed and never assigned to another
-    /// use: stored keys would repeat words.
+    /// The number that enters the key derivation. It must never change or be assigned to another
+    /// use, because stored keys would repeat words.
     pub(super) fn tag(self) -> u64 {
         match self {
             Self::Gradient => 1,
@@ -31,14 +31,14 @@ impl Purpose {
 }
 
 /// A use of randomness that adds no noise. Its draws are functions of the key and the step, and may
-/// be made again.
+/// be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Domain {
     /// The units of a step.
     Sampling,
-    /// What a sampler assigns to each unit for the whole run: its part, its bin, its place.
+    /// The assignment of a sampler to each unit for the whole run: its part, its bin, its place.
     Assignment,
-    /// The units that remain in a draw which is cut.
+    /// The units that remain in a truncated draw.
     Cut,
     /// The examples of a unit that a step uses.
     Examples,

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 /// Runs every task once, on this thread and on the idle threads of the pool.
 ///
-/// A release of a small model takes no longer than waking a thread, so the calling thread works
-/// too: to wait for the pool would cost more than the work.
+/// A release of a small model takes no longer than waking a thread, so the calling thread also
+/// works: waiting for the pool would cost more than the work.
 pub(crate) fn share<T: Send>(tasks: Vec<T>, run: impl Fn(T) + Sync) {
     let threads = rayon::current_num_threads().min(tasks.len());
     let queue = Mutex::new(tasks.into_iter());

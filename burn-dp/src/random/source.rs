@@ -22,8 +22,8 @@ use crate::DpError;
 /// different pairs these are different inputs, for all 2^64 steps. The words of parameter `p` are
 /// stream `p` under that key, block by block; a parameter of 2^40 values takes 2^37 of the 2^64
 /// blocks. The units of a step, the order of a unit's examples and all other draws are derived in
-/// the same way, each with a purpose of its own. So words of different (purpose, step, parameter,
-/// position) come from different inputs, unless two of n derived keys are equal, with probability
+/// the same way, each with its own purpose. Words of different (purpose, step, parameter, position)
+/// therefore come from different inputs, unless two of n derived keys are equal, with probability
 /// below n²/2^257.
 ///
 /// A run that is continued from an older state after its last release must not use the old key for
@@ -37,9 +37,9 @@ use crate::DpError;
 /// - Y. Nir, A. Langley, "ChaCha20 and Poly1305 for IETF Protocols", RFC 8439, 2018, section 2.3.
 pub struct NoiseSource {
     key: Key,
-    /// For each purpose the least step that may begin; `None` when all were used.
+    /// For each purpose, the smallest step that may begin; `None` when all were used.
     next: [Option<u64>; Purpose::NUMBER],
-    /// Whether the key was ever outside of this source, so that a step could be made again.
+    /// Whether the key was ever outside this source, so that a step could be repeated.
     exported: AtomicBool,
 }
 
@@ -48,13 +48,13 @@ impl NoiseSource {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Entropy`] if the operating system gives no entropy. There is no
+    /// Returns [`DpError::Entropy`] if the operating system provides no entropy. There is no
     /// substitute.
     pub fn from_os() -> Result<Self, DpError> {
         Ok(Self::new(Key::from_os()?))
     }
 
-    /// Returns a source whose every word follows from a number, for tests.
+    /// Returns a source whose words a number determines, for tests.
     ///
     /// # Privacy
     ///
@@ -67,13 +67,13 @@ impl NoiseSource {
         Self { key, next: [Some(0); Purpose::NUMBER], exported: AtomicBool::new(false) }
     }
 
-    /// Returns the source of a stored key, which refuses all steps before `next_step`, for all
+    /// Returns the source of a stored key, which rejects all steps before `next_step`, for all
     /// purposes.
     ///
     /// # Privacy
     ///
-    /// `next_step` must be greater than every step that was released with this key, also by runs
-    /// that ended without saving.
+    /// `next_step` must be greater than every step that was released with this key, including
+    /// releases of runs that ended without saving.
     pub fn resume(key: Key, next_step: u64) -> Self {
         let next = [Some(next_step); Purpose::NUMBER];
         Self { key, next, exported: AtomicBool::new(true) }
@@ -90,7 +90,7 @@ impl NoiseSource {
     /// # Privacy
     ///
     /// The privacy of the whole run depends on it; see [`Key`]. After this call a step could be
-    /// made again elsewhere, so all noise is [bound](NoiseStep::bound_to) to its sums.
+    /// repeated elsewhere, so all noise is [bound](NoiseStep::bound_to) to its sums.
     pub fn export_key(&self) -> Key {
         self.exported.store(true, Ordering::SeqCst);
         self.key.clone()
@@ -100,7 +100,7 @@ impl NoiseSource {
     ///
     /// # Privacy
     ///
-    /// Two contents under one `nonce` reveal their difference: draw it anew for each content.
+    /// Two contents with the same `nonce` reveal their difference: draw a new one for each content.
     pub(crate) fn crypt(&self, nonce: u64, bytes: &mut [u8]) {
         let keystream = Stream::new(&self.key, Domain::NoiseMemory, nonce, 0).into_keystream();
         let mut group = Group::new();
@@ -118,7 +118,7 @@ impl NoiseSource {
         self.key.with_bytes(bytes)
     }
 
-    /// Erases the key in memory. No step begins afterwards.
+    /// Erases the key in memory. No step can begin afterwards.
     pub(crate) fn forget(&mut self) {
         self.key.erase();
         self.next = [None; Purpose::NUMBER];
@@ -129,7 +129,7 @@ impl NoiseSource {
         self.key.is_erased()
     }
 
-    /// Returns the key, for draws of the same run, whose users keep it to themselves.
+    /// Returns the key, for draws of the same run; callers must keep it secret.
     pub(crate) fn key(&self) -> &Key {
         &self.key
     }
@@ -141,16 +141,16 @@ impl NoiseSource {
         free.then(|| self.key.derive(purpose.tag(), step))
     }
 
-    /// Returns the least step that may still begin for `purpose`; `None` after step 2^64 - 1.
+    /// Returns the smallest step that may still begin for `purpose`; `None` after step 2^64 - 1.
     pub fn next_step(&self, purpose: Purpose) -> Option<u64> {
         self.next[purpose.index()]
     }
 
-    /// Begins step `step` of `purpose`. Steps only increase, so none is drawn twice.
+    /// Starts step `step` of `purpose`. Steps only increase, so none is drawn twice.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if that step, or a later one, began before.
+    /// Returns [`DpError::InvalidState`] if that step, or a later one, was started before.
     pub fn begin_step(&mut self, purpose: Purpose, step: u64) -> Result<NoiseStep, DpError> {
         let next = self.next[purpose.index()];
         if next.is_none_or(|next| step < next) {
@@ -309,7 +309,7 @@ mod tests {
         let bound = word(source.begin_step(Purpose::Gradient, 1).unwrap());
         let mut elsewhere = NoiseSource::resume(key.clone(), 0);
         assert_eq!(word(elsewhere.begin_step(Purpose::Gradient, 1).unwrap()), bound);
-        // A step that was not bound adds other noise if it is made again.
+        // A step that was not bound adds different noise if it is repeated.
         let mut again = NoiseSource::resume(key, 0);
         let again = again.begin_step(Purpose::Gradient, 0).unwrap();
         assert!(again.bound_to([&[1.0][..]]).content_mark().is_some());
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(crypt(&source, 7, encrypted.clone()), state);
         assert_ne!(crypt(&source, 8, encrypted.clone()), state);
         assert_ne!(crypt(&NoiseSource::insecure(InsecureSeed(2)), 7, encrypted.clone()), state);
-        // As random bytes: of 3000, about 12 are as before.
+        // As for random bytes: of 3000, about 12 are unchanged.
         let same = encrypted.iter().zip(&state).filter(|(a, b)| a == b).count();
         assert!(same < 40, "{same}");
     }

@@ -1,7 +1,7 @@
 //! Decisions of statistical tests, with their error rate.
 //!
-//! Every decision is two-sided, because a fit that is too good is wrong as well. A correct
-//! generator fails a decision with probability 1e-6.
+//! Every decision is two-sided, because a fit that is too good is also wrong. A correct generator
+//! fails a decision with probability 1e-6.
 
 /// Returns Σ (observed - expected)² / expected.
 pub(crate) fn chi_squared(observed: &[f64], expected: &[f64]) -> f64 {

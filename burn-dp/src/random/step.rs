@@ -10,7 +10,7 @@ use super::purpose::Purpose;
 use super::stream::Stream;
 use crate::DpError;
 
-/// Whether a step can be made again by somebody else who has the key.
+/// Whether somebody else who has the key can repeat a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repetition {
     Possible,
@@ -23,7 +23,7 @@ pub struct NoiseStep {
     purpose: Purpose,
     step: u64,
     repetition: Repetition,
-    /// A mark of what the noise is bound to.
+    /// A mark of the content that the noise is bound to.
     content: Option<[u8; 16]>,
     taken: HashSet<u32>,
 }
@@ -33,7 +33,7 @@ impl NoiseStep {
         Self { key, purpose, step, repetition, content: None, taken: HashSet::new() }
     }
 
-    /// Returns the purpose that this step was begun for.
+    /// Returns the purpose of this step.
     pub fn purpose(&self) -> Purpose {
         self.purpose
     }
@@ -48,28 +48,29 @@ impl NoiseStep {
     ///
     /// # Privacy
     ///
-    /// A step that is made again after a crash has the same noise if the sums are the same, and
-    /// then releases nothing new. If anything differs (a learning rate, the data, the order of a
-    /// sum) the noise is independent, and the difference of the two releases is protected by the
-    /// noise of both. The key is a pseudo-random function (a universal hash, then keyed BLAKE3) of
-    /// the content under the secret key of the step, so for any given sums the noise is as good as
-    /// fresh. Two contents have the same key with a probability below 2^-124.
+    /// A step that is repeated after a crash has the same noise if the sums are the same, and then
+    /// releases nothing new. If anything differs (a learning rate, the data, the order of a sum)
+    /// the noise is independent, and the difference of the two releases is protected by the noise
+    /// of both. The key is a pseudo-random function (a universal hash, then keyed BLAKE3) of the
+    /// content under the secret key of the step, so for any given sums the noise is
+    /// indistinguishable from fresh noise. Two contents have the same key with a probability below
+    /// 2^-124.
     ///
-    /// A step is returned unchanged if the key was never outside of its source: the source begins
-    /// each step once, so there is no second release, and the noise can be drawn before the sums
-    /// are computed. The key is outside once it was [exported](super::NoiseSource::export_key), as
-    /// for a checkpoint, and in a source that was [resumed](super::NoiseSource::resume).
+    /// A step is returned unchanged if the key was never outside its source: the source starts each
+    /// step once, so there is no second release, and the noise can be drawn before the sums are
+    /// computed. The key is outside once it was [exported](super::NoiseSource::export_key), as for
+    /// a checkpoint, and in a source that was [resumed](super::NoiseSource::resume).
     ///
-    /// The noise of an insecure step does not change either: it hides nothing, and tests compare
-    /// it.
+    /// The noise of an insecure step does not change either, because it hides nothing and tests
+    /// compare it.
     pub fn bound_to<'a>(self, content: impl IntoIterator<Item = &'a [f32]>) -> Self {
         let Some(key) = self.content_key() else { return self };
         let content = (0..).zip(content).map(|(part, values)| key.mark(part, values)).collect();
         self.bound_to_marks(content)
     }
 
-    /// Returns the keys under which the content is hashed that the step is to be
-    /// [bound to](Self::bound_to), or `None` if it needs no content.
+    /// Returns the keys for hashing the content that the step will be [bound to](Self::bound_to),
+    /// or `None` if it needs no content.
     pub(crate) fn content_key(&self) -> Option<ContentKey> {
         (self.repetition == Repetition::Possible).then(|| ContentKey::new(self.key.bytes()))
     }
@@ -97,7 +98,7 @@ impl NoiseStep {
     }
 
     /// Returns a mark of the content that the step is [bound to](Self::bound_to), the same for the
-    /// same sums in the same step; `None` for a step that nobody can make again.
+    /// same sums in the same step; `None` for a step that nobody can repeat.
     ///
     /// # Privacy
     ///

@@ -15,11 +15,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Returns a stream that is a function of its arguments alone and can be made again.
+    /// Returns a stream that is a function of only the arguments and can be created again.
     ///
     /// # Privacy
     ///
-    /// For draws, which repeat nothing if they are repeated. There is no domain for noise.
+    /// For draws, which release nothing new if they are repeated. There is no domain for noise.
     pub(crate) fn new(key: &Key, domain: Domain, step: u64, position: u64) -> Self {
         Self::of_step(key.derive(domain.tag(), step), position)
     }

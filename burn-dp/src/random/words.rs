@@ -1,4 +1,4 @@
-//! The words of a stream, one after the other.
+//! The words of a stream, one after another.
 
 use zeroize::Zeroizing;
 

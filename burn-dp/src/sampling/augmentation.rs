@@ -7,7 +7,7 @@ use burn::tensor::Device;
 
 use crate::DpError;
 
-/// A batcher with K augmentations of every unit in consecutive rows.
+/// A batcher that puts K augmentations of every unit into consecutive rows.
 ///
 /// The losses are then `[units · K]`, and `PrivateBackward::with_group_size` declares that K rows
 /// are one unit: their gradients are averaged before clipping, so a unit contributes once and the
@@ -55,17 +55,17 @@ where
     ///
     /// # Arguments
     ///
-    /// - `inner`: makes the batch of the augmented items
+    /// - `inner`: creates the batch from the augmented items
     /// - `multiplicity`: K, the number of augmentations of a unit
-    /// - `augment`: returns the augmentation of a unit with a number from 0 to K - 1
+    /// - `augment`: returns the augmentation of an item for a number from 0 to K - 1
     ///
     /// # Privacy
     ///
-    /// An augmentation must follow from its own item and its number. Values of a generator that
-    /// all items share would depend on which items came before; derive them from the item instead,
-    /// for example from an index that it contains. The test of independence
-    /// [by value](crate::optim::IndependenceCheck) refuses augmentations that differ when an item
-    /// is loaded again.
+    /// An augmentation must depend only on its own item and its number. Values from a generator
+    /// that all items share would depend on the items before; derive them from the item instead,
+    /// for example from an index that it contains. The test of independence [by
+    /// value](crate::optim::IndependenceCheck) rejects augmentations that differ when an item is
+    /// loaded again.
     ///
     /// # Errors
     ///

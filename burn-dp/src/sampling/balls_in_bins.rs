@@ -15,15 +15,15 @@ use crate::random::{Domain, Key};
 /// bins are independent of each other's content, which shuffled batches are not.
 ///
 /// By default the bins are the same in every epoch (balls in bins): the steps of a unit are exactly
-/// b steps apart, as correlated noise needs it. With [`with_fresh_bins`](Self::with_fresh_bins)
+/// b steps apart, which correlated noise requires. With [`with_fresh_bins`](Self::with_fresh_bins),
 /// each epoch has its own bins (random allocation): a unit can be in the last step of one epoch and
 /// in the first step of the next.
 ///
 /// # Privacy
 ///
 /// Relation: add or remove one unit. The bin of a unit is an independent, exactly uniform choice by
-/// the key, which depends neither on the data nor on which other units there are. The sizes of the
-/// bins differ by chance; updates are divided by N/b, a public constant.
+/// the key, which depends neither on the data nor on the other units. The sizes of the bins vary
+/// randomly; updates are divided by N/b, a public constant.
 ///
 /// # References
 ///
@@ -43,7 +43,7 @@ impl BallsInBinsSampler {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= bins <= dataset_size`, and
-    /// [`DpError::Entropy`] if the operating system gives no entropy.
+    /// [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn new(dataset_size: usize, bins: usize) -> Result<Self, DpError> {
         check_size(dataset_size)?;
         check_number("bins", bins, dataset_size)?;
@@ -56,7 +56,7 @@ impl BallsInBinsSampler {
         Self { fresh: true, ..self }
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }

@@ -10,15 +10,16 @@ use crate::DpError;
 use crate::device_read::{blocking, read_f32};
 use crate::error::at_least_one;
 
-/// Items whose features are also computed alone.
+/// Maximum number of items whose features are also computed alone.
 const ALONE: usize = 16;
 
-/// How far a feature may differ from the feature of the item alone, for the largest magnitude in
-/// its row: √ε of single precision, as kernels may add in another order for another batch.
+/// Maximum difference between a feature and the feature of the item alone, relative to the largest
+/// magnitude in its row: √ε of single precision, because kernels may add in another order for
+/// another batch.
 const TOLERANCE: f32 = 3.5e-4;
 
-/// Computes the features of every item once, for a linear probe: the part of the network before
-/// the probe is frozen, so its outputs are the same in every step.
+/// Computes the features of every item once, for a linear probe. The part of the network before the
+/// probe is frozen, so its outputs are the same in every step.
 ///
 /// Returns a data set with the features and what `label` returns for each item, in the order of
 /// `dataset`. Features of `n` values take `4 n` bytes for each item.
@@ -31,11 +32,11 @@ const TOLERANCE: f32 = 3.5e-4;
 ///
 /// # Privacy
 ///
-/// The features of an item must depend on that item alone: no checks of a private step can see how
-/// they were computed. So the features of up to 16 items, evenly distributed over the data set, are
-/// computed once more alone, and must be equal up to rounding. This finds padding to the longest
-/// item that is not masked, statistics of a batch and dropout; it cannot show that other items do
-/// not mix.
+/// The features of an item must depend on that item alone, and no check of a private step can see
+/// how they were computed. Therefore the features of up to 16 items, evenly distributed over the
+/// data set, are computed once more alone, and must be equal up to rounding. This finds padding to
+/// the longest item that is not masked, statistics of a batch and dropout; it cannot prove that no
+/// other items mix.
 ///
 /// # Errors
 ///
@@ -86,7 +87,7 @@ where
     blocking(rows, "cached_features_async")
 }
 
-/// Runs [`cached_features`] without blocking the thread, as a browser needs it.
+/// Runs [`cached_features`] without blocking the thread, as browsers require.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Poisson sampling from one part of the data after the other.
+//! Poisson sampling from one part of the data after another.
 
 use super::mechanism::SamplingMechanism;
 use super::participation::ParticipationPattern;
@@ -12,15 +12,15 @@ use crate::random::{Domain, Key, Stream, below};
 /// Divides the units into b parts for the whole run, and draws the units of step t from part t mod
 /// b, each independently with probability b·E/N.
 ///
-/// Two steps of a unit are b steps apart or a multiple of it, so that noise that is correlated over
-/// b steps keeps the amplification by sampling: the run is ⌈n/b⌉ Poisson-sampled releases.
+/// Two steps of a unit are a multiple of b steps apart, so that noise that is correlated over b
+/// steps keeps the amplification by sampling: the run is ⌈n/b⌉ Poisson-sampled releases.
 ///
 /// # Privacy
 ///
 /// Relation: add or remove one unit. The part of a unit is an independent, exactly uniform choice
-/// by the key: it depends neither on the data nor on which other units there are, so the parts of
-/// the others do not change with the neighbor. The sizes of the parts differ by chance; a step has
-/// E units on average over the choice.
+/// by the key: it depends neither on the data nor on the other units, so a neighboring data set has
+/// the same parts. The sizes of the parts vary randomly; a step has E units on average over the
+/// choice.
 ///
 /// # References
 ///
@@ -45,7 +45,7 @@ impl CyclicPoissonSampler {
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= parts <= dataset_size` and
     /// `expected_batch_size` is positive and at most `dataset_size / parts`, and
-    /// [`DpError::Entropy`] if the operating system gives no entropy.
+    /// [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn new(
         dataset_size: usize,
         expected_batch_size: f64,
@@ -67,14 +67,14 @@ impl CyclicPoissonSampler {
         Ok(Self { population, parts, sampling_probability })
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }
     }
 }
 
-/// Returns the choice of each unit among `number` parts or bins, uniform and independent.
+/// Returns the uniform, independent choice of each unit among `number` parts or bins.
 pub(super) fn choices(
     population: &Population,
     domain: Domain,

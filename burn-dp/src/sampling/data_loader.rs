@@ -1,4 +1,4 @@
-//! From a data set, a batcher and a sampler to the batches of every step.
+//! Builds the batches of every step from a data set, a batcher, and a sampler.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ pub struct PrivateDataLoaderBuilder<I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
-    /// Returns a builder for batches by `batcher` on the default device, each loaded when it is
+    /// Returns a builder for batches that `batcher` creates on the default device when they are
     /// requested.
     ///
     /// Unless [`with_padding`](Self::with_padding) or [`without_padding`](Self::without_padding) is
     /// called, physical batches are padded where the library computes the losses itself
     /// ([`DpOptimizer::backward_batch`](crate::optim::DpOptimizer::backward_batch), and Burn's
-    /// learner) on a device that compiles its kernels (CubeCL): to the physical batch size, or to
-    /// two standard deviations above the expected batch size if that is smaller.
+    /// learner) on a device that compiles its kernels (CubeCL). They are padded to the physical
+    /// batch size, or to two standard deviations above the expected batch size if that is smaller.
     pub fn new(batcher: impl Batcher<I, O> + 'static) -> Self {
         Self {
             batcher: Arc::new(batcher),
@@ -46,9 +46,9 @@ impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
 
     /// Gives every physical batch the same number of rows by loading one of its units again.
     ///
-    /// Fixed shapes keep kernels and tuning results in use. Somebody who observes the shapes learns
-    /// the number of physical batches of a draw, and whether it was empty, but not its size. If the
-    /// draws have a public largest size
+    /// Fixed shapes allow kernels and tuning results to be reused. Somebody who observes the shapes
+    /// learns the number of physical batches of a draw, and whether it was empty, but not its size.
+    /// If the draws have a public maximum size
     /// ([`TruncatedPoissonSampler`](super::TruncatedPoissonSampler)), all of them have that number
     /// of physical batches, and the shapes reveal nothing.
     pub fn with_padding(self) -> Self {
@@ -60,7 +60,7 @@ impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
         Self { padding: Padding::Item(Arc::new(item)), ..self }
     }
 
-    /// Gives a physical batch as many rows as it has units, everywhere.
+    /// Gives a physical batch as many rows as it has units, on every device.
     pub fn without_padding(self) -> Self {
         Self { padding: Padding::None, ..self }
     }
@@ -77,13 +77,13 @@ impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
     ///
     /// # Privacy
     ///
-    /// A record under two indices of the data set would contribute twice. So `dataset` is a type
-    /// that returns [other records at other indices](DistinctRecords), or is checked or declared to
-    /// do so by [`Distinct`](super::Distinct).
+    /// A record under two indices of the data set would contribute twice. Therefore `dataset` is a
+    /// type that returns [other records at other indices](DistinctRecords), or is checked or
+    /// declared to do so by [`Distinct`](super::Distinct).
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the sampler was made for another number of units.
+    /// Returns [`DpError::InvalidArgument`] if the sampler was created for another number of units.
     pub fn build<D, E>(
         self,
         dataset: D,
@@ -243,7 +243,7 @@ mod tests {
                 }
             }
         }
-        // Without padding, or without a largest size, the units decide.
+        // Without padding, or without a maximum size, the number depends on the units.
         let mut batches = builder().build(dataset(40), truncated(1e-6), 1).unwrap();
         assert!(rows(&batches.next().unwrap().unwrap(), 5).is_empty());
         let padded = builder().with_padding();
@@ -360,7 +360,7 @@ mod tests {
         assert!(error.to_string().contains("bad checksum"), "{error}");
     }
 
-    /// Returns fewer items than asked for.
+    /// Returns fewer items than requested.
     struct Incomplete;
 
     impl Dataset<f32> for Incomplete {

@@ -14,7 +14,7 @@ use crate::DpError;
 /// Number of records that are loaded a second time before the run, evenly spread.
 const LOADED_TWICE: usize = 1_000;
 
-/// Checks a record of an index.
+/// Checks the record at an index.
 type Check<I> = dyn Fn(usize, &I) -> Result<(), DpError> + Send + Sync;
 
 /// A data set whose records were compared, or are assumed to differ.
@@ -23,8 +23,8 @@ type Check<I> = dyn Fn(usize, &I) -> Result<(), DpError> + Send + Sync;
 ///
 /// A comparison finds a record that several indices return, and an index that returns different
 /// records: samplers with replacement, repeated or overlapping parts, an index that is ignored. It
-/// takes place before the run, and each record that is loaded later must have the key that it had
-/// then. It cannot find records of one person that have different keys.
+/// runs before the run starts, and each record that is loaded later must still have the same key.
+/// It cannot find records of one person that have different keys.
 ///
 /// # Example
 ///
@@ -58,11 +58,11 @@ pub struct Distinct<D, I> {
 }
 
 impl<D, I> Distinct<D, I> {
-    /// Compares the serialized records. Use [`by_key`](Self::by_key) if equal records of different
-    /// people are possible.
+    /// Compares the serialized records. Use [`by_key`](Self::by_key) if different people can have
+    /// equal records.
     ///
-    /// Every record is loaded once, and up to 1,000 of them twice. The memory is 32 bytes for each
-    /// record.
+    /// Every record is loaded once, and up to 1,000 of them twice. This takes 32 bytes of memory
+    /// per record.
     ///
     /// # Errors
     ///
@@ -223,7 +223,8 @@ where
 
 opaque_debug!(Distinct<D, I>, |this| compared: this.check.is_some());
 
-/// Loads some records again, backwards: a data set that counts its calls returns others.
+/// Loads some records again in reverse order: a data set that counts its calls then returns other
+/// records.
 fn load_again<I, E>(
     dataset: &impl Dataset<I, E>,
     check: &impl Fn(usize, &I) -> Result<(), DpError>,
@@ -292,7 +293,7 @@ mod tests {
 
     use super::*;
 
-    /// 64 items, whose record at an index is what the function returns.
+    /// 64 items; the function returns the record at an index.
     struct Items<F>(F);
 
     impl<F: Fn(usize) -> u32 + Send + Sync> Dataset<u32> for Items<F> {
@@ -364,8 +365,8 @@ mod tests {
         assert!(Distinct::<_, u32>::new(selected(5)).is_ok());
     }
 
-    // Windows overlap: their contents differ, and each record is in several. Only a declaration can
-    // let them pass.
+    // Windows overlap: their contents differ, and each record is in several. They are accepted only
+    // with a declaration.
     #[test]
     fn windows_with_the_key_of_a_user_are_refused() {
         let windows = WindowsDataset::<_, u32>::new(records(0..9), 3);

@@ -10,8 +10,8 @@ use crate::DpError;
 ///
 /// # Privacy
 ///
-/// Which units were drawn, and how many, is private. The type has no `len`. Only the noisy release
-/// may leave the training process, and nothing else that is derived from the draw.
+/// Which units were drawn, and how many, is private. The type has no `len`. Of everything that is
+/// derived from the draw, only the noisy release may leave the training process.
 ///
 /// Its units reach an optimizer only in [parts](Self::parts), which carry the mark of the draw and
 /// are consumed.
@@ -26,12 +26,12 @@ pub struct Draw {
 impl Draw {
     /// Returns the draw of `indices`, a set of units of the data set in ascending order.
     ///
-    /// A unit that occurs twice contributes twice the clipping threshold, so that only a mechanism
-    /// whose event counts it twice may repeat units.
+    /// A unit that occurs twice contributes twice the clipping threshold, so only a mechanism whose
+    /// event counts it twice may repeat units.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if `indices` is no such set.
+    /// Returns [`DpError::InvalidState`] if `indices` is not such a set.
     pub(crate) fn new(
         step: u64,
         indices: Vec<usize>,
@@ -72,7 +72,8 @@ impl Draw {
         self.origin
     }
 
-    /// Returns the drawn units, ascending; a unit that was drawn several times appears as often.
+    /// Returns the drawn units, ascending; a unit that was drawn several times appears that many
+    /// times.
     ///
     /// # Privacy
     ///

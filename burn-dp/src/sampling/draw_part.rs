@@ -8,12 +8,12 @@ use super::draw::Draw;
 use super::records::RecordIdentity;
 use crate::DpError;
 
-/// Some units of a draw: the proof that whoever has it may add exactly these units to the step of
-/// the draw, once.
+/// Some units of a draw: proof that its owner may add exactly these units to the step of the draw,
+/// once.
 ///
 /// A [`PhysicalBatch`](super::PhysicalBatch) contains one. Only [`Draw::parts`] and the loaders
-/// create parts, and an optimizer consumes them: neither own indices nor a second use can stand in
-/// for a drawn unit.
+/// create parts, and an optimizer consumes them: neither indices from elsewhere nor a second use
+/// can replace a drawn unit.
 ///
 /// ```compile_fail,E0599
 /// # fn twice(part: burn_dp::sampling::DrawPart) {
@@ -54,7 +54,7 @@ impl DrawPart {
         Self { rows, ..self }
     }
 
-    /// Sets how it is known that the units are different records.
+    /// Sets the evidence that the units are different records.
     pub(crate) fn with_identity(self, identity: RecordIdentity) -> Self {
         Self { identity, ..self }
     }

@@ -1,4 +1,4 @@
-//! Which examples of a unit a step uses.
+//! The choice of the examples of a unit that a step uses.
 
 use crate::random::{Domain, Key, Stream, choose_without_replacement};
 

@@ -37,13 +37,13 @@ impl FixedSizeSampler {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= batch_size <= dataset_size`, and
-    /// [`DpError::Entropy`] if the operating system gives no entropy.
+    /// [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn new(dataset_size: usize, batch_size: usize) -> Result<Self, DpError> {
         let population = Population::with_batch_size(dataset_size, batch_size)?;
         Ok(Self { population, batch_size })
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }

@@ -14,8 +14,8 @@ use crate::random::Key;
 
 /// The units of one step and the way to load them.
 ///
-/// One logical batch is one noisy release. It may be empty: then there is no physical batch, and
-/// the step is noise alone, but still has to be made.
+/// One logical batch is one noisy release. It may be empty: then it has no physical batch, and the
+/// step releases only noise, but it still has to be taken.
 ///
 /// # Privacy
 ///
@@ -53,9 +53,9 @@ impl<O: Send + 'static> LogicalBatch<O> {
     ///
     /// A physical batch has at most `physical_batch_size` rows, and exactly that number with
     /// [padding](super::PrivateDataLoaderBuilder::with_padding). The result of the step does not
-    /// depend on the size. If the loader pads and the draws have a public largest size, as under
+    /// depend on the size. If the loader pads and the draws have a public maximum size, as with
     /// [`TruncatedPoissonSampler`](super::TruncatedPoissonSampler), every draw has the same number
-    /// of physical batches, the last of which can consist of padding.
+    /// of physical batches, the last of which may consist of padding.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl<O: Send + 'static> LogicalBatch<O> {
         self.part(physical_batch_size, (0, 1), None)
     }
 
-    /// Loads some units, in this order, which may occur several times; without padding.
+    /// Loads some units in this order, without padding. A unit may occur several times.
     pub(crate) fn load(&self, units: &[usize], device: Option<&Device>) -> Result<O, DpError> {
         Ok(self.loader.load(units, units.len(), device, &self.choice)?.0)
     }
@@ -87,12 +87,12 @@ impl<O: Send + 'static> LogicalBatch<O> {
 
     /// Returns the physical batches of [`part`](Self::part) for losses that the library computes
     /// itself: with a fixed number of rows on devices that compile their kernels, unless the loader
-    /// is told not to pad. A device keeps what it compiled and tuned for one shape.
+    /// is configured not to pad. A device keeps what it compiled and tuned for one shape.
     ///
     /// # Arguments
     ///
-    /// - `expected_batch_size`: of the plan. No batch has more rows than two standard deviations
-    ///   above it, so that a large `physical_batch_size` is not filled with padding
+    /// - `expected_batch_size`: the value of the plan. No batch has more rows than two standard
+    ///   deviations above it, so that a large `physical_batch_size` is not filled with padding
     pub(crate) fn computed(
         &self,
         physical_batch_size: usize,
@@ -106,7 +106,7 @@ impl<O: Send + 'static> LogicalBatch<O> {
             PaddingChoice::Usual => {
                 let mechanism = self.draw.mechanism();
                 let deviations = match mechanism {
-                    // Parts of a permutation have one size.
+                    // Parts of a permutation have the same size.
                     SamplingMechanism::NoAmplification { .. } => 0.0,
                     _ => 2.0 * expected_batch_size.sqrt(),
                 };

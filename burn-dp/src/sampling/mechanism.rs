@@ -15,13 +15,13 @@ pub enum SamplingMechanism {
         /// The sampling probability q.
         sampling_probability: f64,
     },
-    /// A Poisson sample, of which a uniform subset of the largest size remains if it is larger.
+    /// A Poisson sample, reduced to a uniform subset of the maximum size if it is larger.
     TruncatedPoisson {
-        /// The sampling probability q, before the cut.
+        /// The sampling probability q, before truncation.
         sampling_probability: f64,
         /// Number of units N.
         dataset_size: usize,
-        /// Largest number of units in a draw.
+        /// Maximum number of units in a draw.
         max_batch_size: usize,
     },
     /// The batch is a uniform subset of fixed size.
@@ -53,7 +53,7 @@ pub enum SamplingMechanism {
         /// Number of bins, which is the number of steps in an epoch.
         bins: usize,
     },
-    /// As balls in bins, with an independent choice in each epoch.
+    /// Like balls in bins, with an independent choice in each epoch.
     RandomAllocation {
         /// Number of bins, which is the number of steps in an epoch.
         bins: usize,
@@ -67,7 +67,7 @@ pub enum SamplingMechanism {
         /// Sampling probability of a unit in a step in which it may take part.
         sampling_probability: f64,
     },
-    /// Every step counts as if every unit had been in it.
+    /// Every step counts as if it contained every unit.
     NoAmplification {
         /// Why there is no amplification.
         reason: &'static str,
@@ -116,7 +116,7 @@ impl SamplingMechanism {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] with the mechanism and the ones to use instead.
+    /// Returns [`DpError::InvalidArgument`], which names the mechanism and its alternatives.
     pub(crate) fn check_accounted(&self) -> Result<(), DpError> {
         match self.event(DpEvent::NonPrivate) {
             DpEvent::Unsupported { reason } => Err(DpError::invalid(
@@ -133,8 +133,8 @@ impl SamplingMechanism {
     /// Returns the relation under which the event holds.
     ///
     /// Where the number of units is fixed, neighboring data sets differ by one replaced unit, which
-    /// doubles the sensitivity of the sum. Where the draws of one unit do not depend on which other
-    /// units there are, they differ by one unit added or removed.
+    /// doubles the sensitivity of the sum. Where the draws of one unit do not depend on the other
+    /// units, they differ by one unit added or removed.
     pub fn relation(&self) -> NeighboringRelation {
         match self {
             Self::Poisson { .. }
@@ -152,7 +152,7 @@ impl SamplingMechanism {
     /// Returns whether the draws of two data sets that are neighbors under `relation` differ in one
     /// unit alone, as an event assumes.
     ///
-    /// Where the number of units is fixed, a unit that is added or removed moves others.
+    /// Where the number of units is fixed, adding or removing a unit moves others.
     pub fn holds_under(&self, relation: NeighboringRelation) -> bool {
         let adds_or_removes = NeighboringRelation::AddOrRemoveOne;
         relation != adds_or_removes || self.relation() == adds_or_removes
@@ -163,7 +163,7 @@ impl SamplingMechanism {
         matches!(self, Self::WithReplacement { .. })
     }
 
-    /// Returns the largest size of a draw, if it is a public number.
+    /// Returns the maximum size of a draw, if it is public.
     pub(super) fn max_batch_size(&self) -> Option<usize> {
         match *self {
             Self::TruncatedPoisson { max_batch_size, .. } => Some(max_batch_size),

@@ -17,15 +17,15 @@ use crate::random::{Bernoulli, Domain, Key, Stream, below};
 /// The first step is drawn as if there had been infinitely many steps before, so that every step
 /// has the same expected size, E = N·p / (1 + (b - 1)·p). With b = 1 this is Poisson sampling.
 ///
-/// The draw of a step follows from all steps before it. The sampler keeps its place: the next step
+/// The draw of a step depends on all steps before it. The sampler keeps its position: the next step
 /// costs as much as a Poisson draw, and a step far ahead (in a resumed run) or an earlier one is
-/// found by repeating all draws from step 0.
+/// reached by repeating all draws from step 0.
 ///
 /// # Privacy
 ///
 /// Relation: add or remove one unit. Whether a unit takes part depends on the key and on its own
-/// earlier steps, neither on the data nor on other units. The probability p is used exactly, also
-/// for the first step; it is rounded once, when it is computed from E.
+/// earlier steps, and neither on the data nor on other units. The probability p is used exactly,
+/// including in the first step; it is rounded once, when it is computed from E.
 ///
 /// # References
 ///
@@ -40,7 +40,7 @@ pub struct MinSeparationSampler {
     place: Arc<Mutex<Option<Place>>>,
 }
 
-/// Where the draws are: everything that later steps depend on.
+/// The position of the draws: everything that later steps depend on.
 struct Place {
     /// The step of `units`.
     step: u64,
@@ -61,7 +61,7 @@ impl MinSeparationSampler {
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= separation <= dataset_size` and
     /// `expected_batch_size` is positive and at most `dataset_size / separation`, and
-    /// [`DpError::Entropy`] if the operating system gives no entropy.
+    /// [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn new(
         dataset_size: usize,
         expected_batch_size: f64,
@@ -86,7 +86,7 @@ impl MinSeparationSampler {
         Ok(Self { population, separation, sampling_probability, place: Arc::default() })
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         let population = self.population.with_key(key.into());
@@ -136,7 +136,7 @@ impl Sealed for MinSeparationSampler {
     }
 
     fn units(&self, step: u64) -> Vec<usize> {
-        // A panic of another thread leaves no place, which is found again.
+        // After a panic of another thread there is no position, and it is computed again.
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = match place.take() {
             Some(found) if found.step <= step => found,

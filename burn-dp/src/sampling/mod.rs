@@ -8,20 +8,20 @@
 //! | Sampler | Draw | Amplification |
 //! |---|---|---|
 //! | [`PoissonSampler`] | each unit independently with probability q; the size varies | Poisson |
-//! | [`TruncatedPoissonSampler`] | as Poisson, cut to a largest size | truncated Poisson |
+//! | [`TruncatedPoissonSampler`] | like Poisson, truncated to a maximum size | truncated Poisson |
 //! | [`FixedSizeSampler`] | a uniform subset of exactly m units | without replacement |
 //! | [`WithReplacementSampler`] | m independent draws of one unit | with replacement |
 //! | [`ShuffledSampler`] | consecutive parts of one permutation for each epoch | none |
 //! | [`ShuffledSampler::with_one_order`] | the same permutation in all epochs | none |
-//! | [`CyclicPoissonSampler`] | Poisson from one part of the data after the other | by pattern |
-//! | [`BallsInBinsSampler`] | each unit in one random step of an epoch, the same in all | by pattern |
+//! | [`CyclicPoissonSampler`] | Poisson from one part of the data after another | by pattern |
+//! | [`BallsInBinsSampler`] | each unit in one random step of an epoch, the same in all epochs | by pattern |
 //! | [`BallsInBinsSampler::with_fresh_bins`] | random allocation: another step in each epoch | by pattern |
 //! | [`MinSeparationSampler`] | Poisson, with a pause after each step of a unit | by pattern |
 //!
 //! Each also states in which steps one unit can take part ([`ParticipationPattern`]). The draws of
-//! the last four depend on each other, so that no event describes one step by itself: a
-//! [`PrivacyPlan`](crate::optim::PrivacyPlan) accounts for a run with them as a whole, and refuses
-//! a noise schedule for it.
+//! the last four depend on each other, so that no event describes a single step: a
+//! [`PrivacyPlan`](crate::optim::PrivacyPlan) accounts for the run as a whole and does not accept a
+//! noise schedule.
 //!
 //! The terms are:
 //!
@@ -29,13 +29,13 @@
 //! - **draw**: the units of one step ([`Draw`]), a function of the key and the step, so that a
 //!   resumed run continues with the same draws;
 //! - **logical batch**: the draw with its data ([`LogicalBatch`]). One logical batch is one noisy
-//!   release, whatever its size: an empty one is noise alone, never a skipped step;
+//!   release, regardless of its size: an empty one is noise alone, never a skipped step;
 //! - **physical batch**: at most as many rows as fit into memory ([`PhysicalBatch`]). A logical
 //!   batch is divided into physical batches;
 //! - **part**: the mark of a physical batch ([`DrawPart`]), which says which units of which draw it
 //!   contains. An optimizer accepts each drawn unit once, and no other.
 //!
-//! An index must be one record: [`DistinctRecords`] and [`Distinct`] keep out data sets that return
+//! An index must be one record: [`DistinctRecords`] and [`Distinct`] exclude data sets that return
 //! one record under several indices. [`UserDataset`] makes the users of a flat data set the units,
 //! and [`OwnedExamples`] selects examples that belong to several users.
 //!
@@ -44,7 +44,7 @@
 //! The adversary of [`random`](crate::random) sees every release, but neither the key nor the
 //! draws. Guaranteed: the distribution of the draws is exactly the described one, for uniform
 //! words; the draws of different steps are independent, except within an epoch of a shuffled
-//! sampler, between the epochs of one order, and under the last four samplers; the pattern of a
+//! sampler, between epochs that share one order, and with the last four samplers; the pattern of a
 //! unit holds for every key; and the sampling probability is compared without rounding.
 //!
 //! Which units were drawn, and how many, is as private as the data. The types have no `len`, their

@@ -16,8 +16,8 @@ use crate::random::{Domain, InsecureSeed, Stream, permutation};
 /// belongs to several users: a message to its sender and its receivers, a photograph to all people
 /// on it.
 ///
-/// Examples are considered one after the other, and selected if all of their owners have less than
-/// k selected examples. They are taken in the order of the data set, or in an order that follows
+/// Examples are considered one after another, and selected if all of their owners have fewer than k
+/// selected examples. They are considered in the order of the data set, or in an order that follows
 /// from a public seed.
 ///
 /// Plan with [`for_owned_examples`](crate::optim::PrivacyPlanConfig::for_owned_examples), and train
@@ -25,26 +25,27 @@ use crate::random::{Domain, InsecureSeed, Stream, permutation};
 ///
 /// # Privacy
 ///
-/// The selection follows from the ownership graph alone: which example belongs to whom, without the
-/// content of any example. Two data sets are neighbors if they have the same graph, and the content
-/// of the examples of one user differs. Then both have the same selection, and differ in at most k
-/// of its examples.
+/// The selection depends only on the ownership graph: which example belongs to whom, without the
+/// content of any example. Two data sets are neighbors if they have the same graph, and only the
+/// content of the examples of one user differs. Both then have the same selection and differ in at
+/// most k of its examples.
 ///
 /// | k | unit of the guarantee | neighbors, under Poisson sampling |
 /// |---|---|---|
 /// | 1 | one user, with all examples that they own alone or with others | the selected example of the user contributes nothing |
 /// | larger | one example | the example contributes nothing |
 ///
-/// With a sampler of fixed size, the example is replaced by another one. For k larger than 1 a user
-/// is a group of up to k units, unless the plan has
+/// With a fixed-size sampler, the example is replaced by another one. For k larger than 1 a user is
+/// a group of up to k units, unless the plan has
 /// [`with_unit(UnitOfPrivacy::User)`](crate::optim::PrivacyPlanConfig::with_unit): with Poisson
 /// sampling, the number of drawn examples of a user is binomial, and each step is accounted for as
-/// the mixture of Gaussian releases of all of these numbers. The other samplers refuse that unit.
+/// the mixture of Gaussian releases of all of these numbers. The other samplers do not accept that
+/// unit.
 ///
-/// Not covered: the graph itself. Who owns how many examples, with whom they share them, and that a
-/// user is there at all, is treated as public, like the number of selected examples. A user who
-/// were to be added or removed with their examples would change the selection of other examples,
-/// and no bound is given for that.
+/// Not covered: the graph itself. Who owns how many examples, with whom they share them, and
+/// whether a user is present at all are treated as public, like the number of selected examples.
+/// Adding or removing a user together with their examples would change the selection of other
+/// examples, and no bound is given for that.
 ///
 /// # Example
 ///
@@ -329,7 +330,7 @@ mod tests {
         assert_ne!(shuffled(1).selected(), shuffled(2).selected());
         let users: HashSet<usize> = owners.concat().into_iter().collect();
         assert_eq!((shuffled(1).users(), shuffled(1).max_examples()), (users.len(), 2));
-        // A user under another name, or one who is named twice, changes nothing.
+        // Renaming a user, or naming one twice, changes nothing.
         let renamed = owners.iter().map(|users| {
             users.iter().chain(users).map(|user| format!("user {user}")).collect::<Vec<_>>()
         });

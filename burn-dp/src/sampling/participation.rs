@@ -1,15 +1,15 @@
-//! How often a unit can take part in a run, whatever the draws are.
+//! How often a unit can take part in a run, for all possible draws.
 
 use std::fmt;
 
 /// What a sampler guarantees about the steps in which one unit takes part, for every key.
 ///
-/// Correlated noise needs it: its sensitivity is a maximum over all patterns that are possible. It
+/// Correlated noise needs it, because its sensitivity is a maximum over all possible patterns. It
 /// is a guarantee about the worst case and not about probabilities.
 ///
 /// # Privacy
 ///
-/// The pattern is public. It holds for a run from step 0 whose steps are made in order.
+/// The pattern is public. It holds for a run from step 0 whose steps are taken in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParticipationPattern {

@@ -47,7 +47,7 @@ impl<O> PhysicalBatch<O> {
     }
 
     /// Returns both, by value, for sums that are [clipped
-    /// elsewhere](crate::optim::DpOptimizer::accumulate). They cannot be put together again.
+    /// elsewhere](crate::optim::DpOptimizer::accumulate). They cannot be recombined.
     pub fn into_parts(self) -> (O, DrawPart) {
         (self.batch, self.part)
     }
@@ -57,7 +57,7 @@ impl<O> PhysicalBatch<O> {
 impl From<DrawPart> for PhysicalBatch<Vec<usize>> {
     fn from(part: DrawPart) -> Self {
         let units = part.private_indices().to_vec();
-        // The loop loads the units itself: nothing compares what it loads.
+        // The loop loads the units itself, so nothing compares what it loads.
         let part = part.with_rows(units.len()).with_identity(RecordIdentity::NotChecked);
         Self { part, batch: units }
     }

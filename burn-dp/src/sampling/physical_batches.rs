@@ -1,4 +1,4 @@
-//! The physical batches of a logical batch, one after the other.
+//! The physical batches of a logical batch, one after another.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -15,7 +15,7 @@ use crate::DpError;
 
 /// The physical batches of one logical batch, in the order of the units.
 ///
-/// Ends after the first error: a step of which a part could not be loaded must not be released.
+/// Ends after the first error: a step must not be released if a part of it could not be loaded.
 pub struct PhysicalBatches<O> {
     source: Source<O>,
 }
@@ -44,8 +44,8 @@ pub(super) struct UnitLoader<O> {
 }
 
 impl<O: Send + 'static> PhysicalBatches<O> {
-    /// Returns the batches of `units`, with up to `prefetch` of them loaded ahead; none in a
-    /// browser, which has no threads.
+    /// Returns the batches of `units`, with up to `prefetch` of them loaded ahead; in a browser,
+    /// which has no threads, none is loaded ahead.
     pub(super) fn new(units: UnitLoader<O>, prefetch: usize) -> Result<Self, DpError> {
         if prefetch == 0 || cfg!(target_family = "wasm") {
             return Ok(Self { source: Source::Direct(Box::new(units)) });
@@ -73,7 +73,7 @@ impl<O> Iterator for UnitLoader<O> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let count = self.draw.private_indices().len();
-        // With padding, a public largest size is the number of rows of every draw.
+        // With padding, a public maximum size is the number of rows of every draw.
         let places = match self.draw.mechanism().max_batch_size() {
             Some(places) if self.pads => places,
             _ => count,

@@ -10,8 +10,8 @@ use crate::random::{Bernoulli, Domain, Key, Stream};
 
 /// Draws each unit independently of all others with the same probability.
 ///
-/// The size of a draw follows the binomial distribution with N and q. There is no partial batch, no
-/// epoch, and nothing is dropped from a draw that is larger than expected.
+/// The size of a draw follows the binomial distribution with N and q. There are no partial batches
+/// and no epochs, and nothing is dropped from a draw that is larger than expected.
 ///
 /// # Privacy
 ///
@@ -20,7 +20,7 @@ use crate::random::{Bernoulli, Domain, Key, Stream};
 /// [`with_expected_batch_size`](Self::with_expected_batch_size) rounds the quotient to q once,
 /// before the accountant and the sampler use it.
 ///
-/// Who is drawn is secret as long as the key is. Not covered: the time that a draw takes, which
+/// The drawn units are secret as long as the key is. Not covered: the time that a draw takes, which
 /// depends on its size.
 ///
 /// # Example
@@ -54,8 +54,8 @@ impl PoissonSampler {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `dataset_size` is positive and
-    /// `sampling_probability` in (0, 1], and [`DpError::Entropy`] if the operating system gives no
-    /// entropy.
+    /// `sampling_probability` in (0, 1], and [`DpError::Entropy`] if the operating system provides
+    /// no entropy.
     pub fn new(dataset_size: usize, sampling_probability: f64) -> Result<Self, DpError> {
         check_size(dataset_size)?;
         if !(sampling_probability > 0.0 && sampling_probability <= 1.0) {
@@ -75,7 +75,7 @@ impl PoissonSampler {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `expected_batch_size` is positive and at most
-    /// `dataset_size`, and [`DpError::Entropy`] if the operating system gives no entropy.
+    /// `dataset_size`, and [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn with_expected_batch_size(
         dataset_size: usize,
         expected_batch_size: f64,
@@ -85,7 +85,7 @@ impl PoissonSampler {
         Ok(Self { population, sampling_probability })
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }
@@ -208,7 +208,7 @@ mod tests {
         for k in 0..units {
             probability.push(probability[k] * (units - k) as f64 / (k + 1) as f64 * q / (1.0 - q));
         }
-        // Sizes outside of 2..=20 share the two outer cells, so that every cell expects 10 or more.
+        // Sizes outside 2..=20 share the two outer cells, so that every cell expects 10 or more.
         let cell = |size: usize| size.clamp(2, 20) - 2;
         let (mut observed, mut expected) = (vec![0.0; 19], vec![0.0; 19]);
         for (size, p) in probability.iter().enumerate() {

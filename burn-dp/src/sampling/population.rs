@@ -3,8 +3,8 @@
 use crate::DpError;
 use crate::random::Key;
 
-/// The largest number of units: far beyond any list of units, and small enough for the positions in
-/// the random stream.
+/// Maximum number of units: far beyond any list of units, and small enough for the positions in the
+/// random stream.
 const MAX_SIZE: u64 = 1 << 48;
 
 /// The units that a sampler draws from, the public size of a draw, and the key of all draws.

@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use super::example_choice::ExampleChoice;
 use crate::DpError;
 
-/// A data set whose index i is always record i, and whose records differ: what the private loaders
-/// accept.
+/// A data set whose index i is always record i, and whose records differ. Private loaders require
+/// this trait.
 ///
 /// A record under k indices enters a batch up to k times and moves the clipped sum by k times the
-/// clipping threshold, for which there is no noise. So the data sets of Burn that resample or
-/// overlap ([`SamplerDataset`], [`ComposedDataset`], [`WindowsDataset`], [`SelectionDataset`]) do
-/// not implement the trait, nor does [`MapperDataset`], whose mapper may return anything, such as
-/// the records before. [`Distinct`](super::Distinct) makes them usable after a comparison of their
+/// clipping threshold, for which there is no noise. Therefore the data sets of Burn that resample
+/// or overlap ([`SamplerDataset`], [`ComposedDataset`], [`WindowsDataset`], [`SelectionDataset`])
+/// do not implement the trait, nor does [`MapperDataset`], whose mapper may return anything, such
+/// as earlier records. [`Distinct`](super::Distinct) makes them usable after a comparison of their
 /// records, as it does for all other types:
 ///
 /// ```compile_fail,E0277
@@ -87,7 +87,7 @@ pub trait DistinctRecords<I, E = DatasetError>: Dataset<I, E>
 where
     E: Error + Send + Sync + 'static,
 {
-    /// Returns how it is known that the records differ.
+    /// Returns the evidence that the records differ.
     fn identity(&self) -> RecordIdentity {
         RecordIdentity::Declared
     }
@@ -103,7 +103,7 @@ where
     }
 
     /// Returns the items of `indices` for one step. They are the items of
-    /// [`get_many`](Dataset::get_many), except where a step uses a part of the examples of a unit,
+    /// [`get_many`](Dataset::get_many), except where a step uses only some examples of a unit,
     /// which `choice` determines; see [`UserDataset`](super::UserDataset).
     ///
     /// # Errors
@@ -115,11 +115,11 @@ where
     }
 }
 
-/// How it is known that the units of a run are different records. The weakest comes first.
+/// The evidence that the units of a run are different records. The weakest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RecordIdentity {
-    /// It is not known: the loop loaded the units itself.
+    /// None: the loop loaded the units itself.
     NotChecked,
     /// The type of the data set declares it.
     Declared,

@@ -13,14 +13,14 @@ use crate::ops::has_kernels;
 
 /// Loads units into one physical batch. Hides the types of the item and of the data set's error.
 pub(crate) trait RowLoader<O>: Send + Sync {
-    /// Loads the units `indices` of one step into `rows` rows, on `device` or else on the device of
-    /// the loader. Returns the batch and the number of its rows: a loader without padding has one
-    /// row for each unit, and loads no batch without units.
+    /// Loads the units `indices` of one step into `rows` rows, on `device` or, if `None`, on the
+    /// device of the loader. Returns the batch and the number of its rows: a loader without padding
+    /// has one row for each unit, and loads no batch without units.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::Dataset`] if an item cannot be loaded, and [`DpError::InvalidArgument`]
-    /// if the data set returns another number of items, or another record than it had.
+    /// if the data set returns another number of items, or a record that changed.
     fn load(
         &self,
         indices: &[usize],
@@ -33,12 +33,12 @@ pub(crate) trait RowLoader<O>: Send + Sync {
     ///
     /// # Arguments
     ///
-    /// - `computes`: whether the library computes the losses itself, so that nobody can take a row
-    ///   of padding for a unit
+    /// - `computes`: whether the library computes the losses itself, so that no loop can mistake a
+    ///   padding row for a unit
     /// - `device`: as in [`load`](Self::load)
     fn padding(&self, computes: bool, device: Option<&Device>) -> PaddingChoice;
 
-    /// Returns how it is known that the units are different records.
+    /// Returns the evidence that the units are different records.
     fn identity(&self) -> RecordIdentity;
 }
 
@@ -46,22 +46,22 @@ pub(crate) trait RowLoader<O>: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PaddingChoice {
     No,
-    /// The number that was asked for.
+    /// The requested number.
     Asked,
     /// At most the usual size of a draw.
     Usual,
 }
 
-/// What the rows contain that remain in a physical batch of fixed size.
+/// The content of the padding rows in a physical batch of fixed size.
 pub(super) enum Padding<I> {
     /// The first unit again where the library computes the losses itself, on a device that compiles
-    /// its kernels; otherwise there are no such rows.
+    /// its kernels; otherwise there are no padding rows.
     Automatic,
-    /// There are no such rows.
+    /// There are no padding rows.
     None,
     /// The first unit of the physical batch again, or item 0 of the data set if there is none.
     Repeat,
-    /// An item that the user makes.
+    /// An item that the user creates.
     Item(Arc<dyn Fn() -> I + Send + Sync>),
 }
 

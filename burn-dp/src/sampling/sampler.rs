@@ -10,8 +10,8 @@ use crate::DpError;
 
 /// A way to draw the units of a step, together with its description for the accountant.
 ///
-/// The trait is sealed. The accountant cannot verify the description of a sampler from elsewhere,
-/// and a wrong description makes every ε wrong:
+/// The trait is sealed. The accountant cannot verify the description of a sampler from another
+/// crate, and a wrong description makes every ε wrong:
 ///
 /// ```compile_fail
 /// #[derive(Debug)]
@@ -28,9 +28,9 @@ pub trait Sampler: sealed::Sealed + fmt::Debug + Send + Sync {
         self.population().size()
     }
 
-    /// Returns the probability with which a given unit is in a given draw; the mean over the steps
-    /// of an epoch if it differs between them, and the expected number of times if a draw can
-    /// contain a unit several times. A draw that is cut has this probability before the cut.
+    /// Returns the probability that a given unit is in a given draw: the mean over the steps of an
+    /// epoch if it differs between them, or the expected number of times if a draw can contain a
+    /// unit several times. For a draw that is truncated, it is the probability before truncation.
     ///
     /// The probability alone does not determine the amplification; [`mechanism`](Self::mechanism)
     /// does.
@@ -44,10 +44,10 @@ pub trait Sampler: sealed::Sealed + fmt::Debug + Send + Sync {
     /// Returns the description of the draws for the accountant.
     fn mechanism(&self) -> SamplingMechanism;
 
-    /// Returns what is guaranteed about the steps in which one unit takes part.
+    /// Returns the guarantee about the steps in which one unit takes part.
     fn participation(&self) -> ParticipationPattern;
 
-    /// Returns the units of `step`, a function of the key and the step alone.
+    /// Returns the units of `step`, a function of only the key and the step.
     ///
     /// # Errors
     ///
@@ -74,13 +74,13 @@ pub trait Sampler: sealed::Sealed + fmt::Debug + Send + Sync {
 pub(super) mod sealed {
     use super::Population;
 
-    /// What differs between samplers and is not public.
+    /// The part of a sampler that is not public.
     pub trait Sealed {
         /// Returns what the sampler draws from.
         fn population(&self) -> &Population;
 
-        /// Returns the units of `step` in ascending order, a function of the key and the step
-        /// alone. Only a mechanism that repeats units repeats them.
+        /// Returns the units of `step` in ascending order, a function of only the key and the step.
+        /// Units repeat only if the mechanism repeats them.
         fn units(&self, step: u64) -> Vec<usize>;
     }
 }

@@ -27,8 +27,8 @@ const REASON_ONE_ORDER: &str = "each unit is in exactly one batch of an epoch, i
 /// # Privacy
 ///
 /// No amplification: a [`PrivacyPlan`](crate::optim::PrivacyPlan) accounts for one release of a
-/// unit in each epoch, as if it were public in which step. With a noise schedule, and in the event
-/// of a single step, every step is accounted as if every unit had been in it. Relation: replace one
+/// unit in each epoch, as if its step were public. With a noise schedule, and in the event of a
+/// single step, every step is accounted for as if it contained every unit. Relation: replace one
 /// unit, with a sensitivity of twice the clipping threshold. Adding a unit would move others into
 /// other batches, so the relation add-or-remove one unit is not covered.
 ///
@@ -44,13 +44,13 @@ pub struct ShuffledSampler {
 }
 
 impl ShuffledSampler {
-    /// Returns a sampler with a new key from the operating system. Logs why it gives no
+    /// Returns a sampler with a new key from the operating system. Logs why it provides no
     /// amplification.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= batch_size <= dataset_size`, and
-    /// [`DpError::Entropy`] if the operating system gives no entropy.
+    /// [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn new(dataset_size: usize, batch_size: usize) -> Result<Self, DpError> {
         let population = Population::with_batch_size(dataset_size, batch_size)?;
         let sampler = Self { population, batch_size, one_order: false };
@@ -58,7 +58,7 @@ impl ShuffledSampler {
         Ok(sampler)
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }
@@ -69,7 +69,7 @@ impl ShuffledSampler {
         Self { one_order: true, ..self }
     }
 
-    /// Returns the number of steps after which every unit was in one batch.
+    /// Returns the number of steps after which every unit has been in one batch.
     pub fn steps_per_epoch(&self) -> u64 {
         self.population.size().div_ceil(self.batch_size) as u64
     }

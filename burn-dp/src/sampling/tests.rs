@@ -1,4 +1,4 @@
-//! What holds for every sampler.
+//! Properties of every sampler.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,8 @@ fn samplers(size: usize, batch: usize, number: usize, seed: u64) -> Vec<Box<dyn 
     ]
 }
 
-/// Returns the steps of each unit; a unit that was drawn several times has the step as often.
+/// Returns the steps of each unit; a unit that was drawn several times has the step that many
+/// times.
 fn steps_of_units(sampler: &dyn Sampler, steps: u64) -> Vec<Vec<u64>> {
     let mut found = vec![Vec::new(); sampler.dataset_size()];
     for step in 0..steps {
@@ -76,7 +77,7 @@ proptest! {
 
 #[test]
 fn patterns_are_tight() {
-    // A pattern that promises less than a sampler keeps would cost noise for nothing.
+    // A pattern that promises less than the sampler guarantees would add noise without need.
     for sampler in samplers(40, 4, 5, 1) {
         let pattern = sampler.participation();
         let found = steps_of_units(&*sampler, 400);

@@ -1,4 +1,4 @@
-//! Poisson sampling with a largest batch.
+//! Poisson sampling with a maximum batch size.
 
 use super::mechanism::SamplingMechanism;
 use super::participation::ParticipationPattern;
@@ -9,20 +9,22 @@ use super::sampler::sealed::Sealed;
 use crate::DpError;
 use crate::random::{Domain, Key, Stream, choose_without_replacement};
 
-/// Draws as [`PoissonSampler`](super::PoissonSampler), and keeps a uniform subset of
+/// Draws like [`PoissonSampler`](super::PoissonSampler), and keeps a uniform subset of
 /// `max_batch_size` units if a draw is larger.
 ///
 /// The physical batches of a padded loader then have a fixed number as well as a fixed shape: one
 /// compiled graph, and memory that is known before the run.
 ///
-/// Updates are divided by the expected size before the cut, a public constant. A cut is rare if
-/// `max_batch_size` is a few standard deviations (the square root of the expected size) above it.
+/// Updates are divided by the expected size before truncation, a public constant. Truncation is
+/// rare if `max_batch_size` is a few standard deviations (the square root of the expected size)
+/// above it.
 ///
 /// # Privacy
 ///
 /// Relation: add or remove one unit. Each unit is drawn independently with exactly the sampling
-/// probability, and the units that remain after a cut are exactly uniform among those that were
-/// drawn, with words of the key. The cut itself is private: nobody learns whether a draw was cut.
+/// probability, and the units that remain after truncation are exactly uniform among the drawn
+/// ones, with words of the key. Truncation itself is private: nobody learns whether a draw was
+/// truncated.
 ///
 /// # References
 ///
@@ -40,14 +42,14 @@ impl TruncatedPoissonSampler {
     ///
     /// # Arguments
     ///
-    /// - `expected_batch_size`: mean number of units in a draw before the cut
-    /// - `max_batch_size`: largest number of units in a draw
+    /// - `expected_batch_size`: mean number of units in a draw before truncation
+    /// - `max_batch_size`: maximum number of units in a draw
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `expected_batch_size` is positive and at most
-    /// `dataset_size`, and `max_batch_size` from 1 to `dataset_size`, and [`DpError::Entropy`] if
-    /// the operating system gives no entropy.
+    /// `dataset_size`, and `max_batch_size` is from 1 to `dataset_size`, and [`DpError::Entropy`]
+    /// if the operating system provides no entropy.
     pub fn new(
         dataset_size: usize,
         expected_batch_size: f64,
@@ -59,13 +61,13 @@ impl TruncatedPoissonSampler {
         Ok(Self { population, sampling_probability, max_batch_size })
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }
     }
 
-    /// Returns the largest number of units in a draw.
+    /// Returns the maximum number of units in a draw.
     pub fn max_batch_size(&self) -> usize {
         self.max_batch_size
     }

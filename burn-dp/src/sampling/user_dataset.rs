@@ -18,7 +18,7 @@ type Owner<I> = dyn Fn(&I, usize) -> bool + Send + Sync;
 /// i.
 ///
 /// The records of a user may be anywhere in the data set. For data in several shards, join the
-/// shards with Burn's [`ComposedDataset`]: a user whose records lie in several of them is one item.
+/// shards with Burn's [`ComposedDataset`]: a user whose records are in several shards is one item.
 ///
 /// [`ComposedDataset`]: burn::data::dataset::transform::ComposedDataset
 ///
@@ -28,8 +28,8 @@ type Owner<I> = dyn Fn(&I, usize) -> bool + Send + Sync;
 /// [`with_unit(UnitOfPrivacy::User)`](crate::optim::PrivacyPlanConfig::with_unit) and the number of
 /// users. All that a user contributes is one item, whose gradient or update is clipped as a whole,
 /// so that the number of their records does not change the guarantee. A limit on the number of
-/// records bounds the cost of a user, and which of them are used depends on nothing but the key of
-/// the run and the records of that user.
+/// records bounds the cost of a user, and the choice of the records depends only on the key of the
+/// run and the records of that user.
 ///
 /// The keys are trusted: a person with two keys is two users. The key of each record is compared
 /// again when it is loaded.
@@ -73,16 +73,16 @@ pub struct UserDataset<D, I> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Limit {
     All,
-    /// At most this number, chosen again in each step.
+    /// At most this many, chosen again in each step.
     InEachStep(usize),
-    /// At most this number, the first of the data set.
+    /// At most this many, the first in data set order.
     First(usize),
 }
 
 impl<D, I> UserDataset<D, I> {
     /// Groups the records by the user that `key` returns. Users are numbered by their first record.
     ///
-    /// Every record is loaded once. The keys of all users stay in memory, and 8 bytes for each
+    /// Every record is loaded once. The keys of all users stay in memory, along with 8 bytes per
     /// record.
     ///
     /// # Errors
@@ -117,8 +117,8 @@ impl<D, I> UserDataset<D, I> {
     /// Uses at most `max_examples` records of a user in a step: a uniform subset, chosen again in
     /// each step with the key of the run.
     ///
-    /// The loaders of the plan and [`FederatedTraining`](crate::optim::FederatedTraining) choose.
-    /// [`Dataset::get`] does not belong to a step, and returns all records.
+    /// The loaders of the plan and [`FederatedTraining`](crate::optim::FederatedTraining) make the
+    /// choice. [`Dataset::get`] does not belong to a step and returns all records.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl<D, I> UserDataset<D, I> {
         self.records.len()
     }
 
-    /// Returns the records of a user without a step.
+    /// Returns the records of a user outside any step.
     fn records(&self, user: usize) -> Vec<usize> {
         let records = &self.records[user];
         match self.limit {
@@ -296,13 +296,13 @@ mod tests {
                 [[0, 2], [1, 4]]
             );
         }
-        // They do not depend on which other users there are.
+        // They do not depend on the other users.
         let fewer = by_user(flat(&[2, 2, 2, 2, 2])).with_first_examples(2).unwrap();
         assert_eq!(fewer.get(0).unwrap().len(), 2);
         assert!(by_user(flat(&[1])).with_first_examples(0).is_err());
     }
 
-    /// Gives all records to another user once it is told to.
+    /// Assigns all records to another user once the flag is set.
     struct Drifting(AtomicBool);
 
     impl Dataset<Record> for Drifting {

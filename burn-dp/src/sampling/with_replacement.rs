@@ -8,7 +8,7 @@ use super::sampler::sealed::Sealed;
 use crate::DpError;
 use crate::random::{Domain, Key, Stream, below};
 
-/// Makes m independent draws of one unit, each uniform over the data set.
+/// Draws one unit m times independently, each time uniformly from the data set.
 ///
 /// A unit that is drawn j times is j rows of the batch: it is clipped in each of them and
 /// contributes j times. The accountant counts all multiplicities with their probabilities.
@@ -17,7 +17,7 @@ use crate::random::{Domain, Key, Stream, below};
 ///
 /// Relation: replace one unit. The sums of two neighboring data sets differ by j removed and j
 /// added contributions, so the sensitivity of a draw is up to 2m times the clipping threshold; it
-/// costs more than [`FixedSizeSampler`](super::FixedSizeSampler), which is the one to choose unless
+/// costs more than [`FixedSizeSampler`](super::FixedSizeSampler), which is the better choice unless
 /// an algorithm needs replacement.
 ///
 /// The draws are exactly uniform for a uniform key; see [`random`](crate::random).
@@ -33,13 +33,13 @@ impl WithReplacementSampler {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] unless `1 <= batch_size <= dataset_size`, and
-    /// [`DpError::Entropy`] if the operating system gives no entropy.
+    /// [`DpError::Entropy`] if the operating system provides no entropy.
     pub fn new(dataset_size: usize, batch_size: usize) -> Result<Self, DpError> {
         let population = Population::with_batch_size(dataset_size, batch_size)?;
         Ok(Self { population, batch_size })
     }
 
-    /// Replaces the key by the stored key of a run that is resumed, or by an
+    /// Replaces the key with the stored key of a resumed run, or with an
     /// [`InsecureSeed`](crate::random::InsecureSeed).
     pub fn with_key(self, key: impl Into<Key>) -> Self {
         Self { population: self.population.with_key(key.into()), ..self }

@@ -11,7 +11,8 @@ use crate::optim::LossFunction;
 use crate::optim::engine::{Forward, PrivacyEngine};
 use crate::sampling::{LogicalBatch, PhysicalBatches};
 
-/// One device's part of a logical batch: the physical batches that it clips in one step.
+/// The part of a logical batch that one device processes: the physical batches that it clips in one
+/// step.
 ///
 /// # Privacy
 ///

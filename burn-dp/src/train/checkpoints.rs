@@ -1,5 +1,4 @@
-//! Checkpoints of `SupervisedTraining`: model, optimizer, scheduler and privacy, together or not at
-//! all.
+//! Atomic checkpoints of `SupervisedTraining`: model, optimizer, scheduler, and privacy state.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -50,8 +49,8 @@ impl Bundle {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Captures the privacy at the end of `epoch`, on the thread of the loop. The other parts are
-    /// saved while the training continues.
+    /// Captures the privacy state at the end of `epoch`, on the thread of the loop. The other parts
+    /// are saved while the training continues.
     fn begin(&self, epoch: usize) -> Result<(), DpError> {
         let saved = self.session.capture()?;
         self.parts().incomplete.insert(epoch, saved);
@@ -78,7 +77,7 @@ impl Bundle {
         }
         self.checkpointer.write(&saved, None)?;
         parts.complete.insert(epoch, saved.next_step());
-        // The beginning of the run, and what was replaced while this one was incomplete.
+        // The start of the run, and checkpoints that were replaced while this one was incomplete.
         self.checkpointer.remove_partial();
         self.checkpointer.remove(0);
         for epoch in std::mem::take(&mut parts.outdated) {
@@ -97,7 +96,7 @@ impl Bundle {
     }
 
     fn remove(&self, parts: &mut Parts, epoch: usize) {
-        // An epoch of an earlier process ended where its last step did.
+        // An epoch of an earlier process ended at its last step.
         let steps = parts.complete.remove(&epoch).unwrap_or_else(|| {
             let last = self.session.with_engine(|engine| engine.plan.steps());
             (epoch as u64).saturating_mul(self.session.steps_per_epoch).min(last)
@@ -150,7 +149,7 @@ impl<R: Record> BurnCheckpointer<R> for PartCheckpointer {
     }
 }
 
-/// A strategy of Burn whose checkpoints include the privacy of the run.
+/// A checkpointing strategy of Burn that includes the privacy state of the run.
 #[derive(Debug)]
 pub struct PrivateCheckpointing<S> {
     strategy: S,

@@ -1,4 +1,4 @@
-//! The configuration of a training.
+//! The configuration of a training run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl PrivateTrainingConfig {
     }
 
     /// Sets the number of steps between two validations, which Burn calls an epoch. Default: the
-    /// size of the data set over the expected batch size, which is one expected pass over the data.
+    /// data set size divided by the expected batch size, which is one expected pass over the data.
     pub fn with_steps_per_epoch(mut self, steps: u64) -> Self {
         self.steps_per_epoch = Some(steps);
         self
@@ -60,8 +60,8 @@ impl PrivateTrainingConfig {
 
     /// Computes the losses and their gradients in another precision than the parameters have; see
     /// [`DpOptimizer::with_precision`]. The model that [`losses`](super::PrivateTrainStep::losses)
-    /// runs on has it ([`precision_of`](crate::model::precision_of)): cast what it reads, and its
-    /// outputs in front of the loss.
+    /// runs on has it ([`precision_of`](crate::model::precision_of)): cast its inputs, and its
+    /// outputs before the loss.
     ///
     /// [`DpOptimizer::with_precision`]: crate::optim::DpOptimizer::with_precision
     pub fn with_precision(mut self, precision: FloatDType) -> Self {
@@ -88,9 +88,9 @@ impl PrivateTrainingConfig {
         self
     }
 
-    /// Averages the weights after each step. The average is validated, decides a choice among
-    /// checkpoints by a metric of the validation, and is the model of Burn's result. The training,
-    /// and the model of a checkpoint, use the weights themselves. Checkpoints contain both.
+    /// Averages the weights after each step. The average is validated, is used to choose among
+    /// checkpoints by a validation metric, and is the model in Burn's result. The training and the
+    /// model of a checkpoint use the weights themselves. Checkpoints contain both.
     ///
     /// # Privacy
     ///
@@ -104,8 +104,8 @@ impl PrivateTrainingConfig {
     ///
     /// # Privacy
     ///
-    /// The key of the run is next to the folder; see [`Checkpointer`]. A training whose results
-    /// would be in a folder with the key is refused.
+    /// The key of the run is next to the folder; see [`Checkpointer`]. A training run whose results
+    /// would be in a folder with the key is rejected.
     pub fn with_checkpoints(mut self, folder: impl AsRef<Path>) -> Self {
         self.checkpoints = Some(folder.as_ref().to_path_buf());
         self
@@ -125,13 +125,12 @@ impl PrivateTrainingConfig {
         })
     }
 
-    /// Begins a run.
+    /// Starts a run.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if a size is 0, [`DpError::InvalidState`] if the folder
-    /// of the checkpoints has a checkpoint already, and [`DpError::SavedState`] if it has a log
-    /// with releases.
+    /// already has a checkpoint, and [`DpError::SavedState`] if it has a log with releases.
     pub fn init(self, plan: PrivacyPlan) -> Result<PrivateTraining, DpError> {
         if let Some(checkpointer) = self.checkpointer()
             && let Some(found) = checkpointer.latest()?
@@ -146,13 +145,13 @@ impl PrivateTrainingConfig {
         self.training(engine, None)
     }
 
-    /// Continues the run of a checkpoint, bit for bit as if it had never stopped. Steps that
-    /// followed the checkpoint are repeated, or [skipped](Checkpoint::skip_lost_steps).
+    /// Continues the run of a checkpoint, bit for bit as if it had never stopped. Steps after the
+    /// checkpoint are repeated, or [skipped](Checkpoint::skip_lost_steps).
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Checkpoint::restore`]: nothing is resumed whose ledger is missing,
-    /// damaged, older or of another run. Returns [`DpError::SavedState`] if the checkpoint has no
+    /// Returns the errors of [`Checkpoint::restore`]: a run whose log is missing, damaged, older,
+    /// or of another run is not resumed. Returns [`DpError::SavedState`] if the checkpoint has no
     /// learning rate scheduler, or another sparsifier or weight average than this configuration.
     pub fn resume(
         self,
@@ -173,7 +172,7 @@ impl PrivateTrainingConfig {
         self.training(engine, Some(Resumed { checkpoint: checkpoint.clone(), is_beginning }))
     }
 
-    /// Continues from the newest checkpoint, or begins a run if there is none: for a program that
+    /// Continues from the newest checkpoint, or starts a run if there is none: for a program that
     /// is restarted after a crash.
     ///
     /// # Errors

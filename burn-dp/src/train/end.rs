@@ -1,4 +1,4 @@
-//! The end of a training.
+//! The end of a training run.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::DpError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrainingEnd {
-    /// All steps of the plan were made.
+    /// All steps of the plan were taken.
     Complete {
         /// Number of steps.
         steps: u64,
@@ -19,7 +19,7 @@ pub enum TrainingEnd {
     /// The training ended before the last step of the plan: the budget was spent, or Burn's loop
     /// ended.
     Stopped {
-        /// Number of steps that were made.
+        /// Number of steps that were taken.
         steps: u64,
         /// Number of steps of the plan.
         planned: u64,
@@ -40,13 +40,14 @@ impl fmt::Display for TrainingEnd {
 }
 
 impl PrivateTraining {
-    /// Returns how the training with this result ended. A training that failed also has a model in
-    /// its result, so call this before the model is used.
+    /// Returns how the training run with this result ended. Even a failed run has a model in its
+    /// result, so call this before the model is used.
     ///
-    /// Burn's terminal dashboard drops errors and the reason of a stop, and then they are not in
-    /// the result either. This method still returns what ended the private run: the plan, the
-    /// budget, an error of the training data, of a step or of a checkpoint. Of an error in the
-    /// validation that the dashboard dropped, only Burn's log and the missing steps remain.
+    /// Burn's terminal dashboard drops errors and the reason for a stop, and then the result does
+    /// not contain them either. This method still returns what ended the private run: the plan, the
+    /// budget, or an error in the training data, in a step, or in a checkpoint. If the dashboard
+    /// dropped an error in the validation, only Burn's log and the missing steps remain as
+    /// evidence.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Where the key of a run must not be.
+//! Locations where the key of a run must not be.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::DpError;
 
 /// Returns an error if the file `key` is in the folder `results`.
 pub(super) fn key_among(results: &Path, key: &Path) -> Option<DpError> {
-    // The path of a file alone has an empty parent.
+    // A path with only a file name has an empty parent.
     let path = std::path::absolute(key).unwrap_or_else(|_| key.to_path_buf());
     let folder = path.parent().unwrap_or(&path);
     real(folder).starts_with(real(results)).then(|| {
@@ -23,7 +23,7 @@ pub(super) fn key_among(results: &Path, key: &Path) -> Option<DpError> {
     })
 }
 
-/// Returns the path without links, also if its end does not exist yet.
+/// Returns the path without links, even if its end does not exist yet.
 fn real(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let existing = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));

@@ -13,9 +13,9 @@ use crate::sampling::LogicalBatches;
 
 /// Draws the logical batches of a run for Burn's loops.
 ///
-/// One item is one logical batch of any size, or one device's part of it; an empty one is an item
-/// like any other. So the iterations of the loop are the steps of the plan, its learning rate
-/// scheduler ticks once in each step, and neither reveals how many units were drawn.
+/// One item is one logical batch of any size, or one device's part of it; an empty batch is an item
+/// like any other. The iterations of the loop are therefore the steps of the plan, the learning
+/// rate scheduler ticks once per step, and neither reveals how many units were drawn.
 ///
 /// [`slice`](DataLoader::slice) splits every draw among as many devices as there are slices, which
 /// take the physical batches in turn.
@@ -112,7 +112,7 @@ impl<O: Send + 'static> DataLoader<PrivateBatch<O>> for PrivateDataLoader<O> {
     }
 }
 
-/// The steps of an epoch that are left.
+/// The remaining steps of an epoch.
 struct PrivateIterator<'a, O> {
     loader: &'a PrivateDataLoader<O>,
     steps: u64,
@@ -152,8 +152,7 @@ impl<O: Send + 'static> Iterator for PrivateIterator<'_, O> {
 }
 
 impl<O: Send + 'static> DataLoaderIterator<PrivateBatch<O>> for PrivateIterator<'_, O> {
-    /// Returns the share of the steps of the epoch, in items of the data set, which the loop
-    /// counts.
+    /// Returns the progress within the epoch, in items of the data set, which the loop counts.
     fn progress(&self) -> Progress {
         let items = self.loader.num_items();
         let epoch = self.loader.session.steps_per_epoch.max(self.steps);

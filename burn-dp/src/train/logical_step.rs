@@ -1,4 +1,4 @@
-//! The current logical step of a training, which several devices may share.
+//! The current logical step of a training run, which several devices may share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use crate::clipping::ClippedSum;
 use crate::optim::engine::PrivacyEngine;
 use crate::sampling::{Draw, DrawPart, Sampler};
 
-/// The report of a step, set when the step was released.
+/// The report of a step, set when the step is released.
 pub(super) type ReleaseSlot = Arc<OnceLock<Arc<StepRelease>>>;
 
 /// The privacy of the run, and the current logical step.
@@ -21,7 +21,7 @@ pub(super) struct State {
     pub(super) ended: Option<Ended>,
 }
 
-/// Why nothing more is released.
+/// The reason why nothing more is released.
 #[derive(Clone)]
 pub(super) enum Ended {
     Stopped(String),
@@ -37,14 +37,14 @@ impl From<DpError> for Ended {
     }
 }
 
-/// A logical batch whose step is not made yet.
+/// A logical batch whose step has not run yet.
 pub(super) struct LogicalStep {
     pub(super) draw: Draw,
     /// Which parts were loaded, one for each device.
     begun: Vec<bool>,
     loop_thread: ThreadId,
     /// The sums are added in the order of the physical batches, so that the result depends neither
-    /// on the number of devices nor on which is faster.
+    /// on the number of devices nor on their speed.
     pub(super) next_position: usize,
     pub(super) waiting: BTreeMap<usize, (DrawPart, ClippedSum)>,
     pub(super) slot: ReleaseSlot,
@@ -62,7 +62,7 @@ impl State {
         Ok(Self { engine, sampler, current: None, ended: None })
     }
 
-    /// Begins part `part` of `parts` of the next logical step.
+    /// Starts part `part` of `parts` of the next logical step.
     pub(super) fn begin(&mut self, part: usize, parts: usize) -> Result<Part, DpError> {
         let caller = std::thread::current().id();
         let current = match &mut self.current {

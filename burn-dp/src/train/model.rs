@@ -92,7 +92,7 @@ pub trait PrivateTrainStep: Module {
 /// A model that Burn's `SupervisedTraining` trains privately; created by
 /// [`PrivateTraining::model`](super::PrivateTraining::model).
 ///
-/// It is transparent: parameters and records have the paths of the model inside.
+/// It is transparent: parameters and records have the paths of the wrapped model.
 ///
 /// A training step clips the gradients of the rows of physical batches, unless the model has
 /// [unit updates](Self::with_unit_updates) or [user updates](Self::with_user_updates).
@@ -101,9 +101,9 @@ pub trait PrivateTrainStep: Module {
 ///
 /// A training step records and clips, on any number of threads. The optimizer's step releases: it
 /// checks that every drawn unit was clipped once, records the release in the ledger, adds the noise
-/// once, adapts the thresholds and gives the noisy gradient to the optimizer. Burn's gradients are
-/// not used. The copies that the loop makes share the privacy of the run. Loading a record into it
-/// is refused unless it comes from the checkpoint that the run was resumed from.
+/// once, adapts the thresholds, and passes the noisy gradient to the optimizer. Burn's gradients
+/// are not used. The copies that the loop makes share the privacy state of the run. The model only
+/// loads a record from the checkpoint that the run was resumed from.
 pub struct PrivateModel<M: PrivateTrainStep> {
     model: M,
     session: Arc<Session>,
@@ -116,11 +116,12 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         Self { model, session, public_norms: None, update: None }
     }
 
-    /// Clips one update for each unit, in place of the gradients of the rows of a batch: batch
-    /// clipping, general batch clipping, models without private layers. The counterpart of
-    /// [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates).
+    /// Clips one update for each unit, instead of the gradients of the rows of a batch. Use it for
+    /// batch clipping, general batch clipping, and models without private layers. The counterpart
+    /// of [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates).
     ///
-    /// The loader's batcher receives the units one at a time, whatever the physical batch size.
+    /// The loader's batcher receives the units one at a time, regardless of the physical batch
+    /// size.
     ///
     /// # Arguments
     ///
@@ -130,8 +131,8 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
     ///
     /// # Privacy
     ///
-    /// See [`clip_updates`](crate::updates::clip_updates): the update of a unit may depend on this
-    /// unit and on public values alone.
+    /// See [`clip_updates`](crate::updates::clip_updates): the update of a unit may depend only on
+    /// this unit and on public values.
     ///
     /// # Example
     ///
@@ -194,22 +195,22 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         Ok(self)
     }
 
-    /// Measures norms of gradients on public data after the last step of every epoch that another
-    /// one follows, and gives them to the clipping policy: adaptive layerwise clipping, multipliers
-    /// for each layer. This happens between two steps, on the thread of Burn's loop, before the
-    /// checkpoint of the epoch.
+    /// Measures norms of gradients on public data after the last step of every epoch except the
+    /// last one, and passes them to the clipping policy, for adaptive layerwise clipping or
+    /// multipliers for each layer. This happens between two steps, on the thread of Burn's loop,
+    /// before the checkpoint of the epoch.
     ///
     /// An error of `measure`, or norms that the policy does not use, end the training.
     ///
     /// # Arguments
     ///
-    /// - `measure`: receives the model that is trained, not an average of its weights. It must
-    ///   depend on the model alone: a step that is repeated after a resumption is refused if the
-    ///   norms differ
+    /// - `measure`: receives the model that is trained, not an average of its weights. The result
+    ///   must depend only on the model: a step that is repeated after a resumption is rejected if
+    ///   the norms differ
     ///
     /// # Privacy
     ///
-    /// The data must be public: the norms get no noise.
+    /// The data must be public, because no noise is added to the norms.
     pub fn with_public_norms(
         mut self,
         measure: impl Fn(&M) -> Result<PublicNorms, DpError> + Send + Sync + 'static,
@@ -236,7 +237,7 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         self.model
     }
 
-    /// Returns the model inside.
+    /// Returns the wrapped model.
     pub fn inner(&self) -> &M {
         &self.model
     }
@@ -354,7 +355,7 @@ impl<M: PrivateTrainStep> TrainStep for PrivateModel<M> {
         Self { model, ..self }
     }
 
-    /// Makes one release for all devices. Burn's default does not call
+    /// Performs one release for all devices. Burn's default does not call
     /// [`optimize`](TrainStep::optimize).
     fn optimize_multi(
         self,
@@ -412,8 +413,8 @@ impl<M: PrivateTrainStep> Module for PrivateModel<M> {
         self.map_inner(|model| model.map(mapper))
     }
 
-    /// Loads a record of the run. A record without the privacy of the run would give its budget
-    /// back, and ends the training.
+    /// Loads a record of the run. A record without the privacy state of the run would restore spent
+    /// budget, so it ends the training.
     fn try_load_record(self, record: ModuleRecord) -> Result<Self, RecordError> {
         if !self.session.expects_record.swap(false, Ordering::Relaxed) {
             self.session.fail(DpError::state(

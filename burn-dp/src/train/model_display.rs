@@ -1,4 +1,4 @@
-//! A private model is displayed as the model inside.
+//! A private model is displayed as the wrapped model.
 
 use std::fmt;
 

@@ -29,7 +29,7 @@ impl<T: ItemLazy> ItemLazy for StepOutput<T> {
     }
 }
 
-/// `None` for a step that was refused.
+/// `None` for a step that was rejected.
 impl<T> Adaptor<Option<Arc<StepRelease>>> for StepOutput<T> {
     fn adapt(&self) -> Option<Arc<StepRelease>> {
         self.slot.get().cloned()

@@ -12,7 +12,7 @@ use crate::optim::releases::Events;
 ///
 /// # Privacy
 ///
-/// The public methods return what was released, or what follows from it.
+/// The public methods return released values, or values derived from them.
 #[derive(Clone, Debug)]
 pub struct StepRelease {
     step: u64,
@@ -21,7 +21,7 @@ pub struct StepRelease {
     budget: Option<Budget>,
     /// The ledger before the first step.
     empty: Arc<PrivacyLedger>,
-    /// The releases of the run, and how many of them were made up to this step.
+    /// The releases of the run, and their number up to this step.
     events: Events,
     releases: u64,
     clipping_norm: f64,
@@ -65,13 +65,13 @@ impl StepRelease {
         self.releases
     }
 
-    /// Returns the ledger of everything that was released up to this step. It is computed when
-    /// asked for.
+    /// Returns the ledger of everything that was released up to this step. It is computed on
+    /// request.
     ///
     /// # Errors
     ///
-    /// Returns an error if the accountant does not support a release, which the ledger of the run
-    /// has accepted before.
+    /// Returns an error if the accountant does not support a release, although the ledger of the
+    /// run has accepted it before.
     pub fn ledger(&self) -> Result<PrivacyLedger, AccountantError> {
         let mut ledger = PrivacyLedger::clone(&self.empty);
         for (event, count) in self.events() {
@@ -90,8 +90,8 @@ impl StepRelease {
         self.noise_multiplier
     }
 
-    /// Returns an estimate of the norm of the sum of clipped gradients over the norm of its noise,
-    /// from the noisy gradient alone; only if the
+    /// Returns an estimate of the ratio of the norm of the clipped sum to the norm of its noise,
+    /// computed only from the noisy gradient, and only if the
     /// [metric](super::PrivateTraining::signal_to_noise_metric) is used.
     pub fn signal_to_noise(&self) -> Option<f64> {
         self.signal_to_noise

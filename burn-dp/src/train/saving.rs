@@ -1,4 +1,4 @@
-//! What a training stores, and what it must not store.
+//! What a training run stores, and what it must not store.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ impl Session {
     }
 
     /// Ends the training with an error if a value of `model` that is not trained changed. Burn
-    /// calls this before each validation, which every checkpoint follows.
+    /// calls this before each validation, and every checkpoint follows a validation.
     pub(super) fn check_buffers<M: Module>(&self, model: &M) {
         let buffers = self.with_engine(|engine| engine.buffers.clone());
         if let Err(error) = wait(buffers.verify(model, Extent::Whole)) {
@@ -32,8 +32,8 @@ impl Session {
         }
     }
 
-    /// Saves a checkpoint and the log before the first release: what the dashboard reports in the
-    /// first epoch must not be lost with the process.
+    /// Saves a checkpoint and the log before the first release: the values that the dashboard
+    /// reports in the first epoch must not be lost with the process.
     pub(super) fn save_beginning<M: Module>(
         &self,
         engine: &PrivacyEngine,

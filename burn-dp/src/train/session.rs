@@ -1,4 +1,5 @@
-//! What the threads of a training share: the privacy of the run and the current logical step.
+//! State that the threads of a training run share: the privacy of the run and the current logical
+//! step.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ use crate::optim::engine::{ClipTask, PrivacyEngine, UnitTask, given_twice};
 use crate::optim::releases::Events;
 use crate::sampling::DrawPart;
 
-/// Owns everything private in a training. It drives the engine of the custom loop for Burn's
+/// Owns everything private in a training run. It drives the engine of the custom loop for Burn's
 /// learner.
 pub(super) struct Session {
     state: Mutex<State>,
@@ -60,8 +61,8 @@ impl Session {
         })
     }
 
-    /// Nothing is inconsistent after a panic of another thread: the engine refuses what is
-    /// incomplete.
+    /// Nothing is inconsistent after a panic of another thread, because the engine rejects
+    /// incomplete steps.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,7 +101,7 @@ impl Session {
         })
     }
 
-    /// Begins part `part` of `parts` of the next logical step. `None` if nothing more is released.
+    /// Starts part `part` of `parts` of the next logical step. `None` if nothing more is released.
     pub(super) fn begin(&self, part: usize, parts: usize) -> Result<Option<Part>, Arc<DpError>> {
         let mut state = self.state();
         if state.ended.is_none() {
@@ -145,7 +146,7 @@ impl Session {
     /// Adds the sum of a physical batch of the logical step.
     pub(super) fn add(&self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError> {
         let mut state = self.state();
-        // A batch of padding has no units to add.
+        // A batch with only padding has no units to add.
         if state.ended.is_some() || part.positions().is_empty() {
             return Ok(());
         }
@@ -165,8 +166,8 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the logical step. Returns the model, unchanged if nothing was released, and whether an
-    /// epoch ended that another one follows.
+    /// Runs the logical step. Returns the model, unchanged if nothing was released, and whether an
+    /// epoch ended that was not the last.
     pub(super) fn step<M: Module>(
         &self,
         model: M,
@@ -201,7 +202,7 @@ impl Session {
         (outcome.model, outcome.released && ends_epoch)
     }
 
-    /// Gives the clipping policy norms on public data.
+    /// Passes norms on public data to the clipping policy.
     pub(super) fn learn_from_public(&self, norms: &PublicNorms) -> Result<(), DpError> {
         let mut state = self.state();
         if let Some(current) = &state.current {
@@ -221,7 +222,7 @@ impl Session {
         error
     }
 
-    /// Ends the training with a reason that is no error.
+    /// Ends the training with a reason that is not an error.
     pub(super) fn stop(&self, reason: impl Into<String>) {
         self.end(&mut self.state(), Ended::Stopped(reason.into()));
     }

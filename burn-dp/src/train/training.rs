@@ -1,4 +1,4 @@
-//! From a plan to Burn's `SupervisedTraining`.
+//! Creates Burn's `SupervisedTraining` from a plan.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -38,18 +38,18 @@ pub(super) struct Resumed {
     pub(super) is_beginning: bool,
 }
 
-/// One private run under Burn's `SupervisedTraining`, which keeps its dashboard, metrics,
-/// schedulers, early stopping and devices.
+/// One private run with Burn's `SupervisedTraining`, including its dashboard, metrics, schedulers,
+/// early stopping, and devices.
 ///
 /// # Privacy
 ///
-/// The guarantee equals the one of a [`DpOptimizer`](crate::optim::DpOptimizer) with the same plan.
-/// The [model](Self::model) adds the noise and keeps the ledger. The training stops before the step
-/// that would exceed the budget. Call [`finish`](Self::finish) before the model is used: it returns
-/// why the training ended.
+/// The guarantee equals that given by a [`DpOptimizer`](crate::optim::DpOptimizer) with the same
+/// plan. The [model](Self::model) adds the noise and keeps the ledger. The training stops before
+/// the step that would exceed the budget. Call [`finish`](Self::finish) before the model is used:
+/// it returns why the training ended.
 ///
-/// Private validation data is not covered by the ledger: early stopping, a choice among checkpoints
-/// and a person who reads the metrics use it without noise.
+/// Private validation data is not covered by the ledger: early stopping, a choice among
+/// checkpoints, and a person who reads the metrics use it without noise.
 ///
 /// # Example
 ///
@@ -137,8 +137,8 @@ impl PrivateTraining {
     /// Returns the loader of the run, for any [`ExecutionStrategy`](burn::train::ExecutionStrategy)
     /// on one or several devices. The devices of the strategy replace the device of the builder.
     ///
-    /// With a data set whose items are users, all examples of one user in each, this is the loader
-    /// of a user-level training.
+    /// With a data set whose items are users, each with all examples of one user, this is the
+    /// loader for user-level training.
     ///
     /// # Errors
     ///
@@ -176,18 +176,17 @@ impl PrivateTraining {
     }
 
     /// Returns Burn's training with everything that the run needs: loaders, number of epochs,
-    /// interrupter, checkpoints and the epoch to resume from. All options of Burn work, except
-    /// `grads_accumulation`, which is refused, and the options of the checkpoints, which the run
-    /// sets.
+    /// interrupter, checkpoints, and the epoch to resume from. All options of Burn work, except
+    /// `grads_accumulation`, which is rejected, and the checkpoint options, which the run sets.
     ///
-    /// The key of the run must not be in `directory`, which has the results: such a training fails
-    /// before its first step, and [`finish`](Self::finish) returns the error.
+    /// The key of the run must not be in `directory`, which has the results: otherwise the training
+    /// fails before its first step, and [`finish`](Self::finish) returns the error.
     ///
     /// Burn's `launch` always returns a model, and its terminal dashboard drops errors and the
-    /// reason of a stop: call [`finish`](Self::finish) before the model is used.
+    /// reason for a stop: call [`finish`](Self::finish) before the model is used.
     ///
-    /// By Burn's default, the last two checkpoints are kept and the one with the least validation
-    /// loss. For another strategy, use [`checkpointing`](Self::checkpointing).
+    /// By Burn's default, the last two checkpoints and the one with the lowest validation loss are
+    /// kept. For another strategy, use [`checkpointing`](Self::checkpointing).
     pub fn supervised<M>(
         &self,
         directory: impl AsRef<Path>,
@@ -210,14 +209,14 @@ impl PrivateTraining {
             .with_custom_checkpointers(part(MODEL), part(OPTIMIZER), part(SCHEDULER))
             .with_checkpointing_strategy(self.checkpointing(default_strategy()));
         match &self.resumed {
-            // The beginning of a run has no state of a scheduler.
+            // At the start of a run there is no scheduler state.
             Some(resumed) if resumed.is_beginning => training.num_epochs(epochs - complete),
             Some(_) => training.checkpoint(complete),
             None => training,
         }
     }
 
-    /// Returns a strategy that saves the privacy of the run with each checkpoint, for
+    /// Returns a strategy that saves the privacy state of the run with each checkpoint, for
     /// [`with_checkpointing_strategy`](SupervisedTraining::with_checkpointing_strategy).
     pub fn checkpointing<S: CheckpointingStrategy>(&self, strategy: S) -> PrivateCheckpointing<S> {
         PrivateCheckpointing::new(strategy, self.bundle.clone())
@@ -256,9 +255,9 @@ impl PrivateTraining {
         self.session.failed()
     }
 
-    /// Gives the clipping policy norms of gradients on public data, between two steps: from the
-    /// thread of the loop, for example in a strategy of checkpoints or early stopping, or between
-    /// two trainings. [`PrivateModel::with_public_norms`] measures them after every epoch.
+    /// Passes norms of gradients on public data to the clipping policy, between two steps: from the
+    /// thread of the loop, for example in a checkpointing or early stopping strategy, or between
+    /// two training runs. [`PrivateModel::with_public_norms`] measures them after every epoch.
     ///
     /// # Errors
     ///
@@ -295,12 +294,13 @@ impl PrivateTraining {
         self.session.with_engine(|engine| engine.ledger.clone())
     }
 
-    /// Returns ε of everything that was released so far. It is infinite if the noise is not secret.
+    /// Returns the ε of everything that was released so far. It is infinite if the noise is not
+    /// secret.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if δ is 1 / dataset size or more, and
-    /// [`DpError::Accountant`] if δ is outside of (0, 1).
+    /// [`DpError::Accountant`] if δ is outside (0, 1).
     pub fn privacy_spent(&self, delta: f64) -> Result<Epsilon, DpError> {
         self.session.with_engine(|engine| engine.privacy_spent(delta))
     }
@@ -316,9 +316,9 @@ impl PrivateTraining {
     }
 
     /// Erases the key of the run; see
-    /// [`DpOptimizer::forget_key`](crate::optim::DpOptimizer::forget_key). Call this when the model
-    /// of the result is saved. The loaders and models of the training keep copies in memory until
-    /// they are dropped.
+    /// [`DpOptimizer::forget_key`](crate::optim::DpOptimizer::forget_key). Call this after the
+    /// model of the result is saved. The loaders and models of the training run keep copies in
+    /// memory until they are dropped.
     ///
     /// # Errors
     ///
@@ -327,7 +327,7 @@ impl PrivateTraining {
         self.session.configure(forget_key)
     }
 
-    /// Returns the metric of ε so far, for the dashboard. Public.
+    /// Returns the metric of the current ε, for the dashboard. Public.
     ///
     /// # Errors
     ///
@@ -358,7 +358,7 @@ impl PrivateTraining {
         ClippedShareMetric::new()
     }
 
-    /// Returns a metric of Burn on the training batches, such as their loss.
+    /// Returns a Burn metric on the training batches, such as their loss.
     ///
     /// # Privacy
     ///

@@ -1,6 +1,6 @@
 use crate::updates::UnitUpdate;
 
-/// What a closure for units returns: an update, or an update and the output for metrics.
+/// The result of a closure for units: an update, or an update and the output for metrics.
 pub trait UnitOutput<O>: sealed::Sealed {
     #[doc(hidden)]
     fn into_parts(self) -> (UnitUpdate, Option<O>);

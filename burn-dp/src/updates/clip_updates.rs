@@ -10,22 +10,22 @@ use crate::device_read::blocking;
 use crate::model::{TrainableParameters, tie};
 use crate::nn::refuse_unkeyed;
 
-/// Returns the sum of the clipped updates of `units`, computed one after the other.
+/// Returns the sum of the clipped updates of `units`, computed one after another.
 ///
 /// The memory holds one update and the sum.
 ///
 /// # Arguments
 ///
-/// - `thresholds`: of the step, from a policy or from
+/// - `thresholds`: the thresholds of the step, from a policy or from
 ///   [`DpOptimizer::thresholds`](crate::optim::DpOptimizer::thresholds)
 /// - `update`: is called once for each unit, with a separate copy of `model`
 ///
 /// # Privacy
 ///
-/// Each update is clipped as a whole. So the sum has the sensitivity of the thresholds, whatever
-/// `update` computes, if it depends on its unit and on public values alone. It must not use other
-/// units, `model` itself instead of the copy, or anything that an earlier call left behind. An
-/// update that is not finite contributes zero and counts as a unit. Norms are added up in double
+/// Each update is clipped as a whole. The sum therefore has the sensitivity of the thresholds,
+/// whatever `update` computes, if it depends only on its unit and on public values. It must not use
+/// other units, `model` itself instead of the copy, or any state from an earlier call. An update
+/// that is not finite contributes zero and counts as a unit. Norms are added up in double
 /// precision.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ pub fn clip_updates<M: Module, U>(
     blocking(clip_updates_async(thresholds, model, units, update), "clip_updates_async")
 }
 
-/// Runs [`clip_updates`] without blocking the thread, as a browser needs it.
+/// Runs [`clip_updates`] without blocking the thread, as browsers require.
 ///
 /// # Errors
 ///

@@ -30,7 +30,7 @@ pub struct LocalTraining {
 opaque_debug!(LocalTraining, |this| lr: this.lr);
 
 impl LocalTraining {
-    /// Creates a local training with `optimizer` and the learning rate `lr`.
+    /// Creates local training with `optimizer` and the learning rate `lr`.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl LocalTraining {
         self.lr
     }
 
-    /// Makes one step on the mean loss of each of `batches` and returns the total change. Without
+    /// Takes one step on the mean loss of each of `batches` and returns the total change. Without
     /// any batch, the update is zero.
     ///
     /// # Arguments

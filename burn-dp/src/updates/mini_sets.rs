@@ -10,9 +10,9 @@ use crate::sampling::{DistinctRecords, RecordIdentity};
 
 /// A partition of a data set into mini-sets of fixed membership: the units of batch clipping.
 ///
-/// A step draws k mini-sets and adds up their clipped updates; with s examples in each, it uses
-/// m = s·k examples. With k = 1 this is batch clipping in the narrow sense, with s = 1 individual
-/// clipping.
+/// A step draws k mini-sets and adds up their clipped updates; with s examples in each, it uses m =
+/// s·k examples. With k = 1, this is batch clipping in the narrow sense; with s = 1, it is
+/// individual clipping.
 ///
 /// # Privacy
 ///
@@ -23,7 +23,7 @@ use crate::sampling::{DistinctRecords, RecordIdentity};
 /// | neighbors | what changes | sensitivity of the sum |
 /// |---|---|---|
 /// | one example replaced, N fixed | one mini-set is replaced | 2C |
-/// | one mini-set added or removed | one mini-set more or less | C |
+/// | one mini-set added or removed | one more or one fewer mini-set | C |
 /// | one example added or removed, s > 1 | one mini-set is replaced | 2C |
 ///
 /// With fixed-size sampling the relation is replace-one, and the guarantee for a mini-set also
@@ -81,7 +81,7 @@ impl MiniSets {
         Self::of((0..dataset_size).collect(), size)
     }
 
-    /// Creates mini-sets by a random permutation that follows from a public seed.
+    /// Creates mini-sets from a random permutation that a public seed determines.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl MiniSets {
         Self::keyed(dataset_size, size, &InsecureSeed(seed).into())
     }
 
-    /// Creates mini-sets by a random permutation that follows from a key.
+    /// Creates mini-sets from a random permutation that a key determines.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl MiniSets {
         Ok(MiniSetDataset { dataset, sets: self.clone() })
     }
 
-    /// Adds the facts that say which examples the mini-sets consist of.
+    /// Adds the facts that describe which examples the mini-sets consist of.
     pub(crate) fn describe(&self, header: LedgerHeader) -> LedgerHeader {
         header
             .with_fact("mini_set_size", self.size())

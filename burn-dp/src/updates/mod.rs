@@ -1,4 +1,4 @@
-//! Unit updates: what one privacy unit contributes, computed by any closure.
+//! Unit updates: the contribution of one privacy unit, computed by any closure.
 //!
 //! A **unit** is what the guarantee protects: one example, one mini-set of examples, or one user. A
 //! closure maps it to a [`UnitUpdate`], one direction for all trained parameters. Each update is
@@ -14,14 +14,14 @@
 //! | user | optimizer epochs ([`FedAvgConfig`](federated::FedAvgConfig)) | federated averaging |
 //! | user | one gradient ([`FedSgdConfig`](federated::FedSgdConfig)) | federated SGD |
 //!
-//! [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates) makes a step of the first
-//! three, [`FederatedTraining`](crate::optim::FederatedTraining) makes the rounds of the last two.
+//! [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates) runs a step of the first
+//! three; [`FederatedTraining`](crate::optim::FederatedTraining) runs the rounds of the last two.
 //!
 //! # Privacy
 //!
-//! The guarantee only needs that an update depends on one unit and on public values. So the model
-//! needs no [`Private`](crate::nn::Private) layers, and may contain BatchNorm: the examples of one
-//! unit may be mixed.
+//! The guarantee only requires that an update depends on one unit and on public values. Therefore
+//! the model needs no [`Private`](crate::nn::Private) layers, and may contain BatchNorm: the
+//! examples of one unit may be mixed.
 //!
 //! The values that a forward pass stores in the model (the running statistics of BatchNorm) are
 //! private data. Every unit therefore gets a separate copy of the model ([`private_copy`]), which

@@ -5,11 +5,11 @@ use burn::module::Module;
 use crate::PublicData;
 pub use crate::model::private_copy;
 
-/// Returns the model with running statistics of public data. A BatchNorm that was trained on
+/// Returns the model with running statistics from public data. A BatchNorm that was trained on
 /// private batches needs them for inference.
 ///
-/// Running statistics are moving averages. With Burn's momentum of 0.1, the former values have a
-/// weight of less than 1 % after 50 calls of `forward`.
+/// Running statistics are moving averages. With Burn's momentum of 0.1, the previous values have a
+/// weight of less than 1% after 50 calls of `forward`.
 ///
 /// # Arguments
 ///
@@ -19,7 +19,7 @@ pub use crate::model::private_copy;
 ///
 /// # Privacy
 ///
-/// The result depends on `data` and on the parameters of `model` alone, so a private model stays
+/// The result depends only on `data` and on the parameters of `model`, so a private model stays
 /// private. Name the data in the statement with
 /// [`DpOptimizer::name_public_data`](crate::optim::DpOptimizer::name_public_data).
 ///

@@ -68,7 +68,7 @@ fn update_is_scaled_only_above_the_threshold() {
     }
 }
 
-// Sharp edge: low precision lets a product exceed the threshold, and a sum lose units.
+// Sharp edge: in low precision, a product can exceed the threshold, and a sum can lose units.
 #[test]
 fn half_precision_updates_are_clipped_and_summed_in_single_precision() {
     for dtype in [DType::F16, DType::BF16] {

@@ -8,9 +8,9 @@ use crate::grads::single;
 use crate::model::{TrainableParameters, for_each_parameter, for_each_trained};
 use crate::{DpError, NonPrivate};
 
-/// What one unit contributes to a step: a direction for every trained parameter, which the
+/// The contribution of one unit to a step: a direction for every trained parameter, which the
 /// optimizer subtracts like a gradient. Parameters without values count as zero. The values are in
-/// single precision, whatever the precision of the model.
+/// single precision, regardless of the precision of the model.
 ///
 /// # Privacy
 ///
@@ -28,11 +28,11 @@ impl UnitUpdate {
         Self { values: HashMap::new() }
     }
 
-    /// Returns the gradient of the mean of `losses`, by an ordinary backward pass.
+    /// Returns the gradient of the mean of `losses`, computed by an ordinary backward pass.
     ///
     /// # Shapes
     ///
-    /// - losses: `[examples]`, or `[1]` if they are averaged already
+    /// - losses: `[examples]`, or `[1]` if they are already averaged
     ///
     /// # Arguments
     ///
@@ -57,7 +57,7 @@ impl UnitUpdate {
         Self { values }
     }
 
-    /// Returns `before - after`: the total change of a local training, as a direction to subtract.
+    /// Returns `before - after`: the total change of local training, as a direction to subtract.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ pub(super) fn mean_gradients(losses: Tensor<1>) -> Result<Option<Gradients>, DpE
 }
 
 /// Returns `Σ values²`, added up in double precision on the host. It is underestimated by no more
-/// than the last places of an `f64`, however many values there are.
+/// than the last places of an `f64`, regardless of the number of values.
 ///
 /// # Errors
 ///

@@ -90,7 +90,7 @@ fn layerwise_scheduled_and_tracked_clipping_match_the_custom_loop() {
     let tracker = || QuantileTracker::new(layers(), [0.25, 0.75]).unwrap();
     agrees(tracker().with_clipping(FlatClipping::new(0.5).unwrap(), share), poisson, 4);
     agrees(tracker().with_means().with_clipping(quantile(), share), poisson, 4);
-    // Nothing but counts is released.
+    // Only counts are released.
     agrees(tracker(), poisson, 4);
 }
 
@@ -101,7 +101,7 @@ fn measured(model: &Net) -> Result<PublicNorms, DpError> {
     })
 }
 
-/// A custom loop that measures the norms after every epoch that another one follows.
+/// A custom loop that measures the norms after every epoch except the last one.
 fn measuring_loop(clipping: Box<dyn Clipping>) -> (Net, DpOptimizer) {
     let plan = plan_config().with_clipping(clipping).init().unwrap();
     let batches = plan.batches(dataset(), Rows, &device()).unwrap();
@@ -144,7 +144,7 @@ fn public_norms_are_measured_after_every_epoch() {
         assert_same_run(&private, &result, &expected);
         assert_eq!(private.clipping().adapted(), adapted);
 
-        // What was learned is in the checkpoint.
+        // The checkpoint contains the measured norms.
         let folder = run_folder();
         let private = config(folder.path()).init(plan()).unwrap();
         measuring(&private, 2);
@@ -240,7 +240,7 @@ fn prefetching_and_padding_change_nothing() {
     let training = plain(private.supervised(folder.path(), loader, valid()));
     let result = training.launch(learner(&private));
     assert!(private.error().is_none() && result.error.is_none());
-    // Padded sums are added up by other kernels.
+    // Other kernels add up padded sums.
     let close = |a: &f32, b: &f32| (a - b).abs() < 1e-4;
     for (found, expected) in values(result.model.inner()).iter().zip(values(&expected.0)) {
         assert!(found.iter().zip(&expected).all(|(a, b)| close(a, b)));
@@ -249,7 +249,7 @@ fn prefetching_and_padding_change_nothing() {
 
 #[test]
 fn truncated_draws_with_padding_train_what_unpadded_draws_train() {
-    // Some draws are cut, and the last physical batch of most draws has no unit.
+    // Some draws are truncated, and the last physical batch of most draws has no unit.
     let scheme = SamplingScheme::TruncatedPoisson { max_batch_size: 12 };
     let plan = || plan_config().with_sampling(scheme).init().unwrap();
     let expected = custom_loop(plan(), 4);

@@ -1,4 +1,4 @@
-//! What ends a training.
+//! Events that end training.
 
 use burn::train::metric::store::{Aggregate, Direction, Split};
 use burn::train::metric::{LossMetric, Metric};
@@ -73,7 +73,7 @@ fn the_interrupter_stops_between_two_steps() {
     private.interrupter().stop(Some("enough"));
     let result = launch(&private, |training| training);
     assert_eq!(result.interrupted.unwrap().reason.unwrap(), "enough");
-    // The step under way is made: it is paid for and used.
+    // The step in progress is completed: it is in the ledger and used.
     assert_eq!(private.ledger().releases(), 1);
 }
 

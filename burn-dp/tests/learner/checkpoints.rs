@@ -1,4 +1,4 @@
-//! Stopping and going on.
+//! Stopping and resuming.
 
 use std::fs;
 use std::path::Path;
@@ -170,7 +170,7 @@ fn a_repeated_step_that_differs_is_refused_and_can_be_skipped() {
     drop(private);
     let checkpoint = Checkpointer::new(folder.path()).after(4).unwrap();
 
-    // Another physical batch size adds up in another order: not the release that was made.
+    // Another physical batch size adds up in another order, so the release differs.
     let other = || {
         let config = PrivateTrainingConfig::new(7).with_steps_per_epoch(STEPS_PER_EPOCH);
         config.with_checkpoints(folder.path())
@@ -181,7 +181,7 @@ fn a_repeated_step_that_differs_is_refused_and_can_be_skipped() {
     let error = private.error().unwrap().to_string();
     assert!(error.contains("was released before") && error.contains("skip_lost_steps"), "{error}");
     assert_eq!(private.ledger().releases(), 8);
-    // The model in the result belongs to the run too.
+    // The model in the result also belongs to the run.
     drop((private, result));
 
     let checkpoint = checkpoint.skip_lost_steps();

@@ -13,7 +13,7 @@ fn devices(count: usize) -> Vec<Device> {
     vec![chosen_device(); count]
 }
 
-/// A network that stores a mean of its examples, as a BatchNorm does.
+/// A network that stores a mean of its examples, like a BatchNorm.
 #[derive(Module, Debug)]
 struct Tracking {
     net: Net,
@@ -40,7 +40,8 @@ impl InferenceStep for Tracking {
     }
 }
 
-// Sharp edge: two observations by two threads see nothing of a running state, which waits in each.
+// Sharp edge: observations on two threads do not see a running state, whose update is pending on
+// each.
 #[test]
 fn a_running_mean_of_several_devices_is_never_released() {
     for (count, physical) in [(1, 4), (1, 64), (2, 3), (2, 4), (2, 6), (2, 8), (2, 64), (3, 4)] {
@@ -78,7 +79,7 @@ fn agrees(count: usize, optim: MultiDeviceOptim, physical: usize) {
 #[test]
 fn two_devices_train_what_one_trains_bit_for_bit() {
     agrees(2, MultiDeviceOptim::OptimMainDevice, 4);
-    // One physical batch: the second device has none, and the step is still made.
+    // One physical batch: the second device has none, and the step still runs.
     agrees(2, MultiDeviceOptim::OptimMainDevice, 64);
 }
 
@@ -166,7 +167,7 @@ fn workers_that_step_separately_release_nothing() {
     assert_eq!(private.ledger().releases(), 0);
 }
 
-// The context without devices starts no collective operations, so that Burn's own loop begins; Flex
+// The context without devices starts no collective operations, so that Burn's own loop starts; Flex
 // has none of them, and Burn panics where it marks the parameters for them.
 #[test]
 fn ddp_without_collective_operations_releases_nothing() {

@@ -1,4 +1,4 @@
-//! Random layers under the learner: their masks belong to units.
+//! Random layers with the learner: their masks belong to units.
 
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};

@@ -1,4 +1,4 @@
-//! The end of a training under a dashboard that drops it.
+//! The end of training with a dashboard that drops the outcome.
 
 use burn::train::checkpoint::KeepLastNCheckpoints;
 use burn::train::logger::{EvaluationProgressLogger, TrainingProgressLogger};
@@ -75,7 +75,7 @@ impl MetricsRenderer for Forgetful {
 
 type Training = SupervisedTraining<PrivateModel<Net>>;
 
-/// Trains under the forgetful dashboard: nothing is left in Burn's result.
+/// Trains with the forgetful dashboard: nothing is left in Burn's result.
 fn forgotten(
     private: &PrivateTraining,
     configure: impl FnOnce(Training) -> Training,
@@ -93,7 +93,7 @@ fn failed(private: &PrivateTraining, configure: impl FnOnce(Training) -> Trainin
     error.to_string()
 }
 
-/// The reason of a stop after `expected` steps.
+/// The reason for a stop after `expected` steps.
 fn stopped(
     private: &PrivateTraining,
     expected: u64,
@@ -154,7 +154,7 @@ fn an_error_survives_the_dashboard() {
     let error = failed(&private, |training| training.grads_accumulation(2));
     assert!(error.contains("`grads_accumulation`"), "{error}");
 
-    // A step that is not the one that was released before.
+    // A step that differs from the one that was released before.
     let folder = run_folder();
     let private = config(folder.path()).init(plan()).unwrap();
     train(&private, 2);

@@ -1,4 +1,4 @@
-//! Losses that depend on the other examples of their batch, under the learner.
+//! Losses that depend on the other examples of their batch, with the learner.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -41,7 +41,7 @@ impl InferenceStep for Mixed {
     }
 }
 
-/// Returns the number of steps that were made, and the error that ended the training.
+/// Returns the number of steps that ran, and the error that ended the training.
 fn train(check: IndependenceCheck, from_start: bool) -> (u64, Option<String>) {
     let private = training_config().with_independence_check(check).init(plan()).unwrap();
     let model = private.model(Mixed { net: Net::new(), from_start }).unwrap();
@@ -63,7 +63,7 @@ fn a_mixture_without_a_gradient_ends_the_training_before_its_first_release() {
     let (steps, error) = train(IndependenceCheck::FirstStep, true);
     let error = error.unwrap();
     assert!(steps == 0 && error.contains("from its own example alone"), "{steps} {error}");
-    // Without the test nothing else refuses it.
+    // Without the test, nothing else rejects it.
     assert_eq!(train(IndependenceCheck::Never, true), (STEPS, None));
 }
 

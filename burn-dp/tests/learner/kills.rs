@@ -1,4 +1,4 @@
-//! Processes that are ended by a signal.
+//! Processes that a signal ends.
 #![cfg(unix)]
 
 use std::fs;
@@ -15,10 +15,11 @@ use burn_dp_accountant::correlated_noise::Strategy;
 use crate::checkpoints::config;
 use crate::fixture::*;
 
-/// What the child does, and where. Without it the child's test does nothing.
+/// The variable with the task of the child and its folder. Without it, the child's test does
+/// nothing.
 const TASK: &str = "BURN_DP_LEARNER_CHILD";
 
-/// What the child prints when it waits for its end.
+/// Printed by the child when it waits for its end.
 const HALTED: &str = "the child waits for its end";
 
 /// Loads `left` physical batches, says so, and waits for the end of the process.
@@ -52,13 +53,13 @@ impl Dataset<usize> for Halting {
 /// builds with debug assertions.
 const FAIL_POINT: &str = "BURN_DP_TEST_ABORT_IN_CHECKPOINT";
 
-/// Whether a checkpoint is incomplete.
+/// Returns whether a checkpoint is incomplete.
 fn partial(folder: &Path) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("partial-"))
 }
 
-/// The plan of a run. Its name is a part of the task of the child.
+/// The plan of a run. Its name is part of the child's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Run {
     /// Poisson sampling and independent noise.
@@ -81,14 +82,14 @@ impl Run {
     }
 }
 
-/// The child process of the tests below; nothing by itself.
+/// The child process of the tests below; it does nothing on its own.
 #[test]
 fn child() {
     let Ok(task) = std::env::var(TASK) else { return };
     let [run, task, folder] = task.splitn(3, ':').collect::<Vec<_>>()[..] else { panic!("{task}") };
     let run = if run == "Banded" { Run::Banded } else { Run::Independent };
     let folder = Path::new(folder);
-    // The test of independence loads batches of its own.
+    // The test of independence loads its own batches.
     let config = config(folder).with_independence_check(false);
     let private = config.init_or_resume(run.plan()).unwrap();
     let metrics = run_folder();
@@ -119,7 +120,7 @@ fn start(run: Run, task: &str, folder: &Path, configure: impl FnOnce(&mut Comman
 /// number of stored releases.
 fn kill_after(run: Run, batches: usize, folder: &Path) -> u64 {
     let mut child = start(run, &batches.to_string(), folder, |_| {});
-    // Blocks until the child is there, or has ended by itself.
+    // Blocks until the child has started or exited.
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == HALTED), "the child ended by itself");
     child.kill().unwrap();
@@ -127,7 +128,7 @@ fn kill_after(run: Run, batches: usize, folder: &Path) -> u64 {
     releases(folder)
 }
 
-/// Lines of the log but the header.
+/// Returns the number of log lines without the header.
 fn releases(folder: &Path) -> u64 {
     fs::read_to_string(folder.join("releases.log")).unwrap().lines().count() as u64 - 1
 }

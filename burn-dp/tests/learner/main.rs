@@ -1,4 +1,4 @@
-//! Burn's `SupervisedTraining`, driven through what can happen to it.
+//! Tests of Burn's `SupervisedTraining` under normal conditions and failures.
 #![cfg(feature = "train")]
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What the dashboard shows.
+//! The values on the dashboard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -103,7 +103,7 @@ fn within_a_block_the_epsilon_of_its_end_is_shown() {
     assert_eq!(shown, [after(3), after(3), after(3), after(4)]);
 }
 
-/// What happens in the seventh step.
+/// The event in the seventh step.
 enum Event {
     /// Nothing: the budget is spent.
     Budget,
@@ -140,14 +140,14 @@ impl Dataset<usize> for Ending {
     }
 }
 
-// Sharp edge: the second block, of steps 5 to 8, ends in its middle.
+// Sharp edge: training ends in the middle of the second block, which has steps 5 to 8.
 #[test]
 fn the_last_epsilon_equals_the_ledger_wherever_training_stops() {
     let free = training_config().init(secret_plan().init().unwrap()).unwrap().ledger();
     let event = DpEvent::dp_sgd_step(0.125, 1.0);
     let after = |steps| free.epsilon_after(&event, steps, 1e-5).unwrap().upper;
     let budget = Budget::new(after(6) * 1.0001, 1e-5).unwrap();
-    // Releases, what is shown before the end, and how often: also for the step that was refused.
+    // Releases, the values shown before the end, and how often, including the rejected step.
     for (kind, releases, within, times) in
         [("budget", 6, 6, 2), ("interrupter", 7, 8, 3), ("error", 6, 8, 3)]
     {

@@ -1,4 +1,4 @@
-//! What Burn does with the noisy gradient is post-processing, and it is Burn's own.
+//! Burn's processing of the noisy gradient is post-processing, and it is unchanged.
 
 use burn::grad_clipping::GradientClippingConfig;
 use burn::lr_scheduler::cosine::CosineAnnealingLrSchedulerConfig;
@@ -17,7 +17,8 @@ fn constant(lr: f64) -> ModuleLrScheduler {
     burn::lr_scheduler::constant::ConstantLr::from(lr).into()
 }
 
-/// Runs the learner, checks that the custom loop gives the same, and returns the trained model.
+/// Runs the learner, checks that the custom loop produces the same result, and returns the trained
+/// model.
 fn trained(optim: impl Fn() -> ModuleOptimizer, scheduler: impl Fn() -> ModuleLrScheduler) -> Net {
     let private = training_config().init(plan()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -57,7 +58,7 @@ fn a_group_with_a_vanishing_learning_rate_does_not_move() {
         )
         .with_group(
             ParamGroup::from_predicate("first"),
-            // Far below what single precision adds to a weight.
+            // Too small to change a weight in single precision.
             ExponentialLrSchedulerConfig::new(1e-30, 0.5),
         )
         .init()
@@ -76,7 +77,7 @@ fn gradient_clipping_of_burn_bounds_the_noisy_gradient() {
         sgd().with_grad_clipping(clipping)
     };
     let model = trained(clipped, || constant(1.0));
-    // Each step moves each parameter by at most the norm, whatever the noise.
+    // Each step moves each parameter by at most the norm, regardless of the noise.
     let moved = values(&Net::new()).into_iter().zip(values(&model)).map(|(before, after)| {
         before.iter().zip(&after).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt()
     });

@@ -1,4 +1,4 @@
-//! Unit updates and the sparsifier under the learner: what the custom loop does, bit for bit.
+//! Unit updates and the sparsifier with the learner: bit for bit like the custom loop.
 
 use burn::data::dataloader::{DataLoaderBuilder, batcher::Batcher};
 use burn::data::dataset::InMemDataset;
@@ -38,7 +38,7 @@ impl Batcher<Vec<usize>, Vec<usize>> for Members {
     }
 }
 
-/// Returns the units as they are.
+/// Returns the units unchanged.
 struct Sets;
 
 impl Batcher<Vec<usize>, Vec<Vec<usize>>> for Sets {
@@ -260,7 +260,7 @@ fn non_private_metrics_see_unit_and_user_updates() {
         let losses = shown_losses(&private, users(), model);
         assert!(losses.iter().any(|&loss| loss > 0.0), "{losses:?}");
     }
-    // Without an output there is no value.
+    // Without an output, there is no value.
     let private = begin(mini_set_plan(SamplingScheme::Poisson));
     let model = private.model(UnitNet::new()).unwrap().with_unit_updates(batch_clipping);
     let losses = shown_losses(&private, sets_as_units(), model);

@@ -18,7 +18,7 @@ use burn_dp_accountant::UnitOfPrivacy;
 use crate::fixture::*;
 
 const USERS: usize = 40;
-/// The most that a user owns.
+/// Maximum number of examples that a user owns.
 const MOST: usize = 3;
 
 /// User u owns u % 4 examples, some none.
@@ -106,7 +106,7 @@ impl InferenceStep for UserNet {
     }
 }
 
-/// The same training by another way: every user computes a gradient alone.
+/// The same training computed differently: every user computes a gradient separately.
 fn expected() -> (Net, FederatedTraining) {
     let server = user_plan().optimizer(SgdConfig::new().init());
     let update = FedSgdConfig::new(MOST).init().unwrap();
@@ -182,7 +182,7 @@ fn users_of_a_flat_data_set_use_other_examples_in_each_step() {
         if let Some(error) = private.error() {
             panic!("{error}");
         }
-        // The same examples, one user after the other.
+        // The same examples, one user after another.
         let server = plan_of(30).optimizer(SgdConfig::new().init());
         let update = FedSgdConfig::new(MOST).init().unwrap();
         let mut training = FederatedTraining::new(server, update).unwrap();

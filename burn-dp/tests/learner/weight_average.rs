@@ -1,4 +1,4 @@
-//! Averaged weights under the learner.
+//! Averaged weights with the learner.
 
 use burn::module::Module;
 use burn::train::logger::{FileMetricLogger, MetricLogger};
@@ -21,7 +21,7 @@ fn averaging() -> PrivateTrainingConfig {
     training_config().with_weight_average(average())
 }
 
-/// The custom loop with an average: what is trained, and what is evaluated.
+/// The custom loop with an average: returns the trained model and the evaluated one.
 fn expected() -> (Net, Net) {
     let optim = plan().optimizer(optimizer()).with_weight_average(average()).unwrap();
     let (model, optim) = custom_loop_of(optim, scheduler(), 4);

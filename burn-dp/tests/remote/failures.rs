@@ -16,16 +16,16 @@ use crate::fixture::*;
 use crate::namespace::Network;
 use crate::servers::{Process, Server, device_at, test_command, this_program};
 
-/// What the training process does: batches before it halts, servers, and the folder of the run.
-/// Without it the test that is the process does nothing.
+/// The variable with the task of the training process: batches before it halts, servers, and the
+/// folder of the run. Without it, the test that acts as the process does nothing.
 const TASK: &str = "BURN_DP_TEST_TRAINING";
 
-/// What the process prints when it waits for a line on its input.
+/// Printed by the process when it waits for a line on its input.
 const HALTED: &str = "the training waits";
-/// What it prints at its end: the error, or nothing.
+/// Printed at its end, followed by the error, if any.
 const ENDED: &str = "the training ended: ";
 
-/// Rows in the middle of which the training waits.
+/// Rows during which the training waits.
 struct Halting {
     left: AtomicUsize,
 }
@@ -41,7 +41,7 @@ impl Dataset<usize> for Halting {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
             println!("\n{HALTED}");
             std::io::stdin().lock().read_line(&mut String::new()).unwrap();
-            // From here on no server answers: the limit ends no read that could succeed.
+            // From here on no server answers, so the limit does not end a read that could succeed.
             burn_dp::remote::set_read_limit(Duration::from_secs(5));
         }
         Ok(indices)
@@ -53,12 +53,12 @@ impl Dataset<usize> for Halting {
 }
 
 fn private(folder: &Path) -> PrivateTraining {
-    // The test of independence loads batches of its own.
+    // The test of independence loads its own batches.
     let config = training_config().with_checkpoints(folder).with_independence_check(false);
     config.init_or_resume(crate::unclipped()).unwrap()
 }
 
-/// The training process of the tests below; nothing by itself.
+/// The training process of the tests below; it does nothing on its own.
 #[test]
 fn training() {
     let Ok(task) = std::env::var(TASK) else { return };
@@ -82,7 +82,7 @@ fn training() {
     println!("\n{ENDED}{end}");
 }
 
-/// Starts a training that waits after `batches` physical batches.
+/// Starts a training process that waits after `batches` physical batches.
 fn start(batches: usize, servers: &[SocketAddr], folder: &Path) -> Process {
     let servers: Vec<String> = servers.iter().map(SocketAddr::to_string).collect();
     let mut command = test_command(this_program(), "failures::training");
@@ -90,12 +90,12 @@ fn start(batches: usize, servers: &[SocketAddr], folder: &Path) -> Process {
     Process::start(command)
 }
 
-/// Returns the values, as text, of a training that nothing disturbs.
+/// Returns the values, as text, of undisturbed training.
 fn result(servers: &[SocketAddr], folder: &Path) -> String {
     start(usize::MAX, servers, folder).line(ENDED).expect("the training ended by itself")
 }
 
-/// Lines of the log but the header.
+/// Returns the number of log lines without the header.
 fn releases(folder: &Path) -> usize {
     fs::read_to_string(folder.join("releases.log")).unwrap().lines().count() - 1
 }
@@ -106,7 +106,7 @@ fn batches_before(step: u64) -> usize {
     (0..step).map(|s| sampler.draw(s).unwrap().private_indices().len().div_ceil(4)).sum()
 }
 
-/// A training whose server fails within step 6, and what it says.
+/// Trains with a server that fails within step 6, and returns the message.
 fn disturbed(folder: &Path, server: SocketAddr, fail: impl FnOnce()) -> String {
     let mut training = start(batches_before(6) + 1, &[server], folder);
     training.line(HALTED).expect("the training ended by itself");
@@ -114,7 +114,7 @@ fn disturbed(folder: &Path, server: SocketAddr, fail: impl FnOnce()) -> String {
     fail();
     training.go_on();
     let error = training.line(ENDED).expect("the training ended without an error");
-    // What was released stays released, and the step that failed released nothing.
+    // Earlier releases remain, and the failed step released nothing.
     assert_eq!(releases(folder), 6, "{error}");
     error
 }

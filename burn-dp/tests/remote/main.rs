@@ -120,8 +120,7 @@ fn a_run_on_a_server_is_the_run_on_its_device() {
     let distance = |a: &[f32], b: &[f32]| -> f32 {
         a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f32>().sqrt()
     };
-    // Where gradients are clipped, they are a little shorter: of a server it is not known how it
-    // rounds.
+    // Clipped gradients are a little shorter, because the rounding of a server is unknown.
     for (max_grad_norm, tolerance) in [(1e3, 1e-4), (0.7, 0.05)] {
         let expected = model.clone().trained(max_grad_norm, &local).concat();
         let found = model.clone().fork(&remote).trained(max_grad_norm, &remote).concat();

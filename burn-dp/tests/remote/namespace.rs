@@ -1,4 +1,4 @@
-//! Hosts of their own on one machine: network namespaces of Linux.
+//! Separate hosts on one machine: Linux network namespaces.
 
 use std::process::Command;
 
@@ -61,18 +61,18 @@ impl Network {
         self.hosts.iter().enumerate().map(server).collect()
     }
 
-    /// Cuts the connection of a host.
+    /// Cuts the connection to a host.
     pub(crate) fn cut(&self, host: usize) {
         assert!(ip(&["link", "set", &self.hosts[host].link, "down"]));
     }
 
-    /// Mends the connection of a host.
+    /// Restores the connection to a host.
     pub(crate) fn mend(&self, host: usize) {
         assert!(ip(&["link", "set", &self.hosts[host].link, "up"]));
     }
 }
 
-/// An address in 10.0.0.0/8, where each process has a network of its own.
+/// Returns an address in 10.0.0.0/8, where each process has its own network.
 fn address(host: usize) -> String {
     let [high, low] = (std::process::id() as u16).to_be_bytes();
     format!("10.{high}.{low}.{host}")

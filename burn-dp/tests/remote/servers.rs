@@ -1,4 +1,4 @@
-//! Servers in processes of their own.
+//! Servers in separate processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -8,13 +8,14 @@ use burn::remote::RemoteHost;
 use burn::server::{RemoteServer, WebSocketTransport};
 use burn::tensor::Device;
 
-/// The address that a server listens on. Without it the test that is the server does nothing.
+/// The variable with the address that a server listens on. Without it, the test that acts as the
+/// server does nothing.
 const LISTEN: &str = "BURN_DP_TEST_SERVER";
 
-/// What a server prints before its address.
+/// Printed by a server before its address.
 const LISTENING: &str = "listening on ";
 
-/// The server process of the tests; nothing by itself.
+/// The server process of the tests; it does nothing on its own.
 #[test]
 fn server() {
     let Ok(address) = std::env::var(LISTEN) else { return };
@@ -26,7 +27,7 @@ fn server() {
     // ANCHOR_END: server
 }
 
-/// Returns the command that runs one test of this program alone.
+/// Returns the command that runs a single test of this program.
 pub(crate) fn test_command(program: Command, name: &str) -> Command {
     let mut command = program;
     command.args([name, "--exact", "--nocapture"]);
@@ -38,7 +39,7 @@ pub(crate) fn this_program() -> Command {
     Command::new(std::env::current_exe().unwrap())
 }
 
-/// A running process, ended with this value.
+/// A running process, which is ended when this value is dropped.
 pub(crate) struct Process {
     child: Child,
     input: ChildStdin,
@@ -73,7 +74,7 @@ impl Process {
         assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
     }
 
-    /// Ends the process at once.
+    /// Ends the process immediately.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -98,7 +99,7 @@ impl Server {
         Self::start_in(this_program(), "127.0.0.1:0".parse().unwrap())
     }
 
-    /// Starts a server by `program`, which runs this program, on an address.
+    /// Starts a server on an address with `program`, which runs this program.
     pub(crate) fn start_in(program: Command, address: SocketAddr) -> Self {
         let mut command = test_command(program, "servers::server");
         command.env(LISTEN, address.to_string());

@@ -61,7 +61,7 @@ fn a_model_with_batch_norm_trains_without_running_statistics() {
     let statement = optim.statement(&[1e-3]).unwrap();
     assert!(statement.facts["running_statistics"].starts_with("not learned"), "{statement}");
 
-    // Started again, the finished run says the same.
+    // If it is started again, the finished run has the same result.
     let folder = crate::fixtures::run_folder();
     let checkpointer = Checkpointer::new(folder.path());
     checkpointer.save(&model, &optim).unwrap();
@@ -83,7 +83,7 @@ fn an_update_that_leaves_private_statistics_in_the_model_is_refused() {
     let model = Normed::new();
     let outside = model.clone();
     let error = optim.unit_updates(&model, &draw, |_: Normed, i| {
-        // Not the copy that it was given.
+        // Uses another model instead of its copy.
         UnitUpdate::gradient(&outside, outside.losses(&[i, i + 1]))
     });
     let error = error.unwrap_err().to_string();

@@ -19,7 +19,7 @@ use burn_dp::{DpError, PublicSource};
 
 use crate::fixtures::{config, device, inputs, layer, run_folder};
 
-/// A value that a forward pass can replace, like Burn's `RunningState`, of a kind that it lacks.
+/// A value that a forward pass can replace, like Burn's `RunningState`, of a kind that Burn lacks.
 macro_rules! stored {
     ($name:ident, $kind:ty, $visit:ident) => {
         #[derive(Clone, Debug)]
@@ -85,11 +85,11 @@ macro_rules! stored {
 stored!(Counter, Int, visit_int);
 stored!(Flags, Bool, visit_bool);
 
-/// Which value a forward pass changes.
+/// The value that a forward pass changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Changes {
     Nothing,
-    /// As a BatchNorm does: the update is visible after the next one only.
+    /// Like a BatchNorm, whose update is only visible after the next one.
     Running,
     Float,
     Int,
@@ -134,7 +134,7 @@ impl Net {
     }
 }
 
-/// Makes steps of two physical batches; the second one of step `at` changes a value.
+/// Runs steps of two physical batches; the second one of step `at` changes a value.
 fn train(optim: &mut DpOptimizer, steps: u64, at: u64, changes: Changes) -> Result<Net, DpError> {
     let mut model = Net::new();
     let sampler = optim.plan().sampler()?;

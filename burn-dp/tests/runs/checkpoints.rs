@@ -208,7 +208,7 @@ fn a_second_checkpoint_of_a_step_replaces_the_first() {
     let checkpointer = Checkpointer::new(folder.path());
     let (config, mut optim, model) = learning();
     checkpointer.save(&model, &optim).unwrap();
-    // Another model, other thresholds, and an average that begins.
+    // Another model, other thresholds, and an average that starts.
     let other = PublicSource::generated("waves");
     let other = PublicNorms::from_means(other, 7, layers(), vec![1.0, 5.0]).unwrap();
     optim.learn_from_public(&other).unwrap();
@@ -276,7 +276,7 @@ fn a_kill_while_a_checkpoint_is_replaced_leaves_a_complete_one() {
     copy_folder(&complete.path().join("checkpoint-00000000000000000002"), &new);
     drop(optim);
 
-    // Before the first is gone, and after.
+    // Before the first one is removed, and after.
     for both in [true, false] {
         let folder = run_folder();
         fs::copy(complete.path().join("releases.log"), folder.path().join("releases.log")).unwrap();
@@ -295,7 +295,7 @@ fn a_kill_while_a_checkpoint_is_replaced_leaves_a_complete_one() {
         };
         let (optim, found) = restore();
         assert_eq!(values(&found), values(&Net::new()));
-        // The next checkpoint works, also at the same step.
+        // The next checkpoint succeeds, even at the same step.
         checkpointer.save(&model, &optim).unwrap();
         drop(optim);
         assert_eq!(folders(folder.path()), ["checkpoint-00000000000000000002", "releases.log"]);
@@ -343,7 +343,7 @@ fn a_folder_with_releases_and_no_checkpoint_is_refused() {
         assert!(error.contains("releases.log has 3 releases"), "{error}");
         assert!(error.contains("backup") && error.contains("its own folder"), "{error}");
     }
-    // Who does not ask is refused as well.
+    // Saving without this check is also rejected.
     let error = checkpointer.save(&Net::new(), &optim()).unwrap_err().to_string();
     assert!(error.contains("another run"), "{error}");
     assert_eq!(folders(folder.path()), ["releases.log"]);
@@ -422,8 +422,8 @@ fn lost_steps_stay_in_the_ledger_and_are_repeated_for_free() {
     assert_eq!((optim.next_step(), optim.ledger().releases()), (5, 5));
 }
 
-// Sharp edge: the test of independence takes bits from gradients that are nearly nothing, so that a
-// step which is made again has to be tested as it was the first time.
+// Sharp edge: the test of independence removes bits from tiny gradients, so a repeated step has to
+// be tested in the same way as the first time.
 #[test]
 fn steps_with_tiny_gradients_are_repeated_for_free() {
     let nearly_nothing = |model: &Net, x| Net::losses(model, x) * 1e-31;
@@ -480,7 +480,7 @@ fn secret() -> PrivacyPlanConfig {
     PrivacyPlanConfig::new(UNITS, 20.0).with_steps(8).with_noise_multiplier(1.0)
 }
 
-/// One step on losses that are as good as zero.
+/// One step on losses that are nearly zero.
 fn tiny_step(optim: &mut DpOptimizer, model: Net, scale: f32) -> Net {
     let rest = batches(optim.plan()).skip_to(optim.next_step()).unwrap();
     train_with(optim, model, rest.take(1), 7, |model, x| Net::losses(model, x) * scale)
@@ -495,7 +495,8 @@ fn copies_of_a_secret_run_have_the_same_noise_for_the_same_sums_only() {
         let plan = secret().init().unwrap();
         let (mut optim, model) = copy.restore(plan, SgdConfig::new().init(), Net::new()).unwrap();
         let again = tiny_step(&mut optim, model, scale);
-        // On the grid of the noise the sums are zero: only other noise makes another model.
+        // On the grid of the noise the sums are zero, so only different noise leads to a different
+        // model.
         assert_eq!(values(&again) == values(&released), same);
     }
 }

@@ -161,7 +161,7 @@ fn a_finished_run_is_restored_after_its_key_was_erased() {
             assert_eq!(optim.ledger().releases(), 8);
             checkpointer.save(&model, &optim).unwrap();
         }
-        // A record that is made after the erasure has no memory.
+        // A record that is created after the erasure has no memory.
         let log = folder.outside().join("log");
         let mut optim = begin().with_release_log(&log).unwrap();
         train_on(&mut optim, Net::new(), 8, 17);
@@ -188,7 +188,7 @@ fn a_folder_has_the_memory_of_the_noise_encrypted() {
     let found = train_on(&mut second, model, 4, 17);
     assert_eq!(values(&found), values(&expected));
     drop(second);
-    // One changed bit is noticed.
+    // One changed bit is detected.
     let path = folder.path().join("checkpoint-00000000000000000004/noise.bin");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[100] ^= 1;
@@ -253,7 +253,7 @@ fn whole_epochs_of_bins_are_counted_whatever_is_lost() {
         train_on(&mut skips, model, 3, 17);
         assert_eq!((skips.ledger().releases(), skips.ledger().entries().len()), (8, 1));
         assert_eq!(epsilon(skips.ledger()), of_steps(8));
-        // A run that ends inside of an epoch costs the epoch.
+        // A run that ends within an epoch costs the whole epoch.
         if let SamplingScheme::BallsInBins { .. } | SamplingScheme::RandomAllocation { .. } = scheme
         {
             assert_eq!((of_steps(1), of_steps(5)), (of_steps(4), of_steps(8)));
@@ -340,7 +340,7 @@ fn a_budget_is_met_by_the_run_as_a_whole() {
         // Two participations of independent noise cost √2.
         let expected = independent * sensitivity / 2f64.sqrt();
         assert!((whole.noise_multiplier() / expected - 1.0).abs() < 1e-3, "{strategy}");
-        // The run makes all of its steps, and no step more.
+        // The run takes all of its steps, and no more.
         let mut optim: DpOptimizer = whole.optimizer(SgdConfig::new().init());
         train_on(&mut optim, Net::new(), 8, 17);
         assert!(optim.privacy_spent(1e-3).unwrap().upper <= 3.0);

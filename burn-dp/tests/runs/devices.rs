@@ -1,4 +1,4 @@
-//! A logical batch that several devices work off.
+//! A logical batch that several devices process.
 
 use std::cell::RefCell;
 use std::thread;
@@ -51,7 +51,7 @@ fn sums_clipped_by_several_threads_are_one_release() {
         }
         model = several.step(0.1, model, draw).unwrap();
         assert_close(&flat(&model), &flat(&expected), 1e-5);
-        // What is counted is exact, and so is what follows from it.
+        // The counts are exact, and so are the values derived from them.
         assert_eq!(several.plan().clipping().adapted(), one.plan().clipping().adapted());
     }
     assert_eq!(several.ledger().to_json().unwrap(), one.ledger().to_json().unwrap());
@@ -64,7 +64,7 @@ fn passes(config: PrivacyPlanConfig, physical: usize, pads: bool) -> (Net, Vec<u
     let builder = if pads { builder } else { builder.without_padding() };
     let dataset = InMemDataset::new((0..UNITS).collect::<Vec<usize>>());
     let batches = builder.build(dataset, plan.sampler().unwrap(), plan.steps()).unwrap();
-    // The test by value makes passes with other numbers of rows.
+    // The test by value runs passes with other numbers of rows.
     let optim = plan.optimizer(SgdConfig::new().init());
     let mut optim = optim.with_independence_check(IndependenceCheck::Never);
     let (mut model, rows) = (Net::new(), RefCell::new(Vec::new()));
@@ -83,7 +83,8 @@ fn passes(config: PrivacyPlanConfig, physical: usize, pads: bool) -> (Net, Vec<u
 #[test]
 fn devices_that_compile_kernels_get_one_shape_by_default() {
     let truncated = SamplingScheme::TruncatedPoisson { max_batch_size: 22 };
-    // A small physical batch; one that is larger than two deviations above 20 units; a cut draw.
+    // A small physical batch; one that is larger than two deviations above 20 units; a truncated
+    // draw.
     let cases =
         [(config(), 8, 8), (config(), 100, 29), (config().with_sampling(truncated), 100, 22)];
     for (config, physical, expected) in cases {

@@ -94,7 +94,7 @@ fn every_round_is_one_release_for_the_user() {
     assert!(error.to_string().contains("all 5 planned steps were made"), "{error}");
 }
 
-/// Makes all rounds at once, and in two parts with a checkpoint between them.
+/// Runs all rounds at once, and in two parts with a checkpoint between them.
 fn assert_resumes(config: &PrivacyPlanConfig, server: fn() -> ModuleOptimizer) {
     let plan = || config.clone().init().unwrap();
     let start = || FederatedTraining::new(plan().optimizer(server()), fed_avg()).unwrap();
@@ -125,7 +125,7 @@ fn a_resumed_training_ends_with_the_same_bits() {
 
 #[test]
 fn a_sampler_that_is_kept_between_rounds_draws_as_a_new_one() {
-    // Draws that follow from the draws before them, or from an order of all users.
+    // Draws that depend on earlier draws, or on an order of all users.
     let schemes = [
         SamplingScheme::MinSeparation { separation: 2 },
         SamplingScheme::BallsInBins { bins: 4 },
@@ -191,8 +191,8 @@ fn users_without_examples_take_part_and_contribute_nothing() {
     assert!((0.5..1.5).contains(&(deviation / (0.5 / 40.0))), "{deviation}");
 }
 
-// Sharp edges: sum and counts are one release of a round, and the threshold moves by
-// noisy counts alone, between rounds.
+// Sharp edges: sum and counts are one release of a round, and only noisy counts move the threshold,
+// between rounds.
 #[test]
 fn the_updates_of_users_adapt_their_clipping_threshold() {
     let clipping = QuantileClipping::new(0.5).unwrap().with_initial(1e-4).unwrap();
@@ -257,7 +257,7 @@ fn layerwise_thresholds_follow_the_updates_of_public_users() {
     assert!(error.contains("first, second"), "{error}");
 }
 
-// Sharp edge: the guarantee of an example where users own many.
+// Sharp edge: an example-level guarantee where users own many examples.
 #[test]
 fn a_plan_for_examples_does_not_train_users() {
     let optim = finish(PrivacyPlanConfig::new(USERS, 10.0))
@@ -277,7 +277,7 @@ fn another_number_of_users_is_refused_with_the_model() {
     assert!(refused.error().to_string().contains("users must be 40"), "{}", refused.error());
     assert_eq!(flat(&refused.into_model()), flat(&Net::new()));
     assert_eq!(training.rounds(), 0);
-    // A failure of one user releases nothing, and the round can be made again.
+    // A failure of one user releases nothing, and the round can be repeated.
     let failing = |_: &Net, _: Vec<usize>| {
         Err(DpError::InvalidArgument { name: "losses", reason: "planted".into() })
     };
@@ -287,8 +287,8 @@ fn another_number_of_users_is_refused_with_the_model() {
     assert_eq!(training.rounds(), 1);
 }
 
-/// What a round of all these users added to the model, times the number of users; the noise comes
-/// from a fixed seed.
+/// The change of the model in a round with all these users, times the number of users; the noise
+/// comes from a fixed seed.
 fn released(users: &[Vec<usize>], scheme: SamplingScheme, clip: f64) -> Vec<f64> {
     // The number of units that the sum is divided by is public; here all take part.
     let config = PrivacyPlanConfig::new(users.len(), users.len() as f64)
@@ -323,8 +323,8 @@ fn a_neighboring_user_moves_the_release_by_at_most_the_sensitivity() {
     for clip in [0.05, 0.5] {
         let tolerance = clip * 1e-3 + 1e-5;
         for removed in 0..users.len() {
-            // The last user goes: the random order of a user's examples follows the place in the
-            // list.
+            // The last user is removed, because the random order of a user's examples depends on
+            // the place in the list.
             let mut with = users.clone();
             with[removed..].rotate_left(1);
             let whole = released(&with, SamplingScheme::Poisson, clip);
@@ -334,7 +334,7 @@ fn a_neighboring_user_moves_the_release_by_at_most_the_sensitivity() {
             assert!(moved > 0.1 * clip, "{moved} {clip}");
         }
         let whole = released(&users, SamplingScheme::FixedSize, clip);
-        // Huge, not a number, infinite, no data, and another one.
+        // Huge, NaN, infinite, no data, and a different one.
         for other in [vec![1000], vec![1001], vec![1002], vec![], vec![99, 98, 97, 96, 95]] {
             let mut replaced = users.clone();
             replaced[2] = other;

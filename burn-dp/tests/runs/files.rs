@@ -1,4 +1,4 @@
-//! Disks that are full, folders of others, and processes that end at any operation on a file.
+//! Full disks, foreign folders, and processes that end at any operation on a file.
 
 use std::fs;
 use std::path::Path;
@@ -12,21 +12,21 @@ use burn_dp_accountant::correlated_noise::Strategy;
 
 use crate::fixtures::{Net, batches, config, flat, run_folder};
 
-/// The folder in which the child process runs, and what it does. Without it the child's test does
-/// nothing.
+/// The variable with the folder and the task of the child process. Without it, the child's test
+/// does nothing.
 const TASK: &str = "BURN_DP_FILES_CHILD";
 const AT_OPERATION: &str = "BURN_DP_TEST_FAIL_AT_OPERATION";
 const STEPS: u64 = 4;
 
-/// When a run saves, and how it draws.
+/// When a run saves, and how it samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Saves {
-    /// Before the first step, after the second and after the last.
+    /// Before the first step, after the second one, and after the last one.
     FromTheBeginning,
-    /// After the second step and after the last.
+    /// After the second step and after the last one.
     AfterTwoSteps,
-    /// As from the beginning, of a run with bands and cyclic Poisson sampling. Its checkpoints have
-    /// the memory of the noise.
+    /// Like `FromTheBeginning`, for a run with bands and cyclic Poisson sampling. Its checkpoints
+    /// contain the memory of the noise.
     WithBands,
 }
 
@@ -42,7 +42,7 @@ impl Saves {
     }
 }
 
-/// Begins or resumes a run, and makes it to the end. Returns the parameters.
+/// Starts or resumes a run, and completes it. Returns the parameters.
 fn run(folder: &Path, saves: Saves) -> Result<Vec<f32>, DpError> {
     let checkpointer = Checkpointer::new(folder);
     let plan = saves.config().init()?;
@@ -76,7 +76,7 @@ fn run(folder: &Path, saves: Saves) -> Result<Vec<f32>, DpError> {
     Ok(flat(&model))
 }
 
-/// The child process of the tests below; nothing by itself.
+/// The child process of the tests below; it does nothing on its own.
 #[test]
 fn child() {
     let Ok(task) = std::env::var(TASK) else { return };
@@ -92,7 +92,7 @@ fn child() {
     }
 }
 
-/// Runs a child that `fault` meets at an operation.
+/// Runs a child with `fault` at an operation.
 fn meet(fault: &str, saves: Saves, folder: &Path) -> Output {
     let saves = match saves {
         Saves::FromTheBeginning => "early",
@@ -107,7 +107,7 @@ fn meet(fault: &str, saves: Saves, folder: &Path) -> Output {
         .unwrap()
 }
 
-/// Lets `fault` meet a run at each of its operations on files, and resumes the run.
+/// Injects `fault` at each operation of a run on files, and resumes the run.
 #[cfg(debug_assertions)]
 fn meet_everywhere(fault: &str, saves: Saves, check: impl Fn(&Output, &Path)) {
     let whole = run_folder();
@@ -163,7 +163,7 @@ fn a_full_disk_is_an_error_with_the_way_out_and_loses_nothing() {
     }
 }
 
-// Sharp edge: cleaning up must not touch what others wrote.
+// Sharp edge: cleaning up must not touch foreign files.
 #[test]
 fn files_and_folders_of_others_are_left_as_they_are() {
     let folder = run_folder();
@@ -183,7 +183,7 @@ fn files_and_folders_of_others_are_left_as_they_are() {
         fs::write(path, name).unwrap();
     }
     run(folder.path(), Saves::FromTheBeginning).unwrap();
-    // Another one, inside of a checkpoint that is removed.
+    // Another file, inside a checkpoint that is removed.
     let inside = folder.path().join("checkpoint-00000000000000000004/notes.txt");
     fs::write(&inside, "inside").unwrap();
     let checkpointer = Checkpointer::new(folder.path());

@@ -73,7 +73,7 @@ pub(crate) fn other_devices() -> Vec<Device> {
     ]
 }
 
-/// A layer whose values follow from its shape and a seed.
+/// A layer whose values are determined by its shape and a seed.
 pub(crate) fn layer(d_input: usize, d_output: usize, seed: f32) -> Linear {
     let mut layer = LinearConfig::new(d_input, d_output).init(&device());
     let values: Vec<f32> = (0..d_input * d_output).map(|i| (seed + i as f32 * 0.7).sin()).collect();

@@ -1,4 +1,4 @@
-//! Units that were not drawn, or are given twice, and records behind several indices.
+//! Units that were not drawn or are added twice, and records under several indices.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
@@ -33,7 +33,7 @@ fn sum(optim: &mut DpOptimizer, units: &[usize]) -> ClippedSum {
     ClippedSum::from_gradients(grads, &optim.thresholds().unwrap()).unwrap()
 }
 
-/// Gives a part in each way that an optimizer accepts; every way must refuse it with these words.
+/// Passes a part in each way that an optimizer accepts; each must reject it with these words.
 fn refused(optim: &mut DpOptimizer, part: impl Fn() -> DrawPart, words: &[&str]) {
     let model = Net::new();
     let update = |model: Net, unit| UnitUpdate::gradient(&model, model.losses_of(&[unit]));
@@ -224,7 +224,7 @@ fn stepped(dataset: impl DistinctRecords<usize> + 'static) -> Result<DpOptimizer
     Ok(optim)
 }
 
-// Sharp edge: one record behind several indices.
+// Sharp edge: one record under several indices.
 #[test]
 fn a_record_behind_several_indices_is_refused_or_stated() {
     let error = Distinct::<_, usize>::new(First).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Where the key of a run is, and its end.
+//! The location of a run's key, and its erasure.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn optimizer() -> DpOptimizer {
     config().init().unwrap().optimizer(SgdConfig::new().init())
 }
 
-/// A run of two steps with a checkpoint after each, and one before.
+/// A run of two steps with a checkpoint after each, and one before the first.
 fn saved(checkpointer: &Checkpointer) -> (DpOptimizer, Net) {
     let (mut optim, mut model) = (optimizer(), Net::new());
     checkpointer.save(&model, &optim).unwrap();

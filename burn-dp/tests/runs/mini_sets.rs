@@ -1,4 +1,4 @@
-//! Batch clipping, general batch clipping, and what a mini-set protects.
+//! Batch clipping, general batch clipping, and the protection of a mini-set.
 
 use burn::optim::SgdConfig;
 use burn_dp::DpError;
@@ -207,9 +207,9 @@ fn one_example_moves_the_sum_of_mini_sets_as_the_table_states() {
         replaced[13] = other;
         assert!(moved(&released_sets(&replaced, 10, 4, clip)) <= 2.0 * clip + tolerance);
     }
-    // One example less makes a mini-set another one: 2 C.
+    // Removing one example turns a mini-set into another one: 2 C.
     assert!(moved(&released_sets(&examples[..39], 10, 4, clip)) <= 2.0 * clip + tolerance);
-    // One mini-set less: C.
+    // One fewer mini-set: C.
     let without = moved(&released_sets(&examples[..30], 10, 3, clip));
     assert!(without <= clip + tolerance && without > 0.5 * clip, "{without}");
 }

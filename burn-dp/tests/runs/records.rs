@@ -1,4 +1,4 @@
-//! Optimizers that are set down as a value and taken up again.
+//! Optimizers that are saved as a value and restored.
 
 use std::fs;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn goes_on(config: fn() -> PrivacyPlanConfig, inner: fn() -> ModuleOptimizer, ex
     let bytes = record.to_bytes().unwrap();
     drop(first);
 
-    // As a value, and as bytes; the run continues with the key of the record.
+    // From a value and from bytes; the run continues with the key of the record.
     for record in [record, DpOptimizerRecord::from_bytes(&bytes, &log).unwrap()] {
         let plan = config().with_insecure_seed(InsecureSeed(6)).init().unwrap();
         let mut second = plan.optimizer(inner()).load_record(record).unwrap();
@@ -88,7 +88,7 @@ fn a_record_without_a_log_of_releases_is_refused_with_the_way_out() {
     assert!(matches!(error, DpError::InvalidState { .. }));
     let error = error.to_string();
     assert!(error.contains("with_release_log") && error.contains("DpOptimizer::save"), "{error}");
-    // The log takes what was released before.
+    // The log includes earlier releases.
     let folder = crate::fixtures::run_folder();
     let optim = optim.with_release_log(folder.path().join("log")).unwrap();
     assert_eq!(optim.to_record().unwrap().next_step(), 2);
@@ -103,7 +103,7 @@ fn an_older_record_gives_no_budget_back() {
     let lost = train_on(&mut optim, model.clone(), 3, 7);
     drop(optim);
 
-    // What was released is in the ledger; made again, the same steps cost nothing a second time.
+    // The releases are in the ledger; repeating the same steps costs nothing.
     let mut optim = optimizer().load_record(record.clone()).unwrap();
     assert_eq!((optim.next_step(), optim.ledger().releases()), (2, 5));
     let again = train_on(&mut optim, model, 3, 7);
@@ -143,7 +143,7 @@ fn a_record_of_an_exhausted_run_is_exhausted() {
     assert!(matches!(refused(&mut optim, Net::new()), DpError::BudgetExhausted { .. }));
     drop(optim);
 
-    // Made again they are free, and the fourth is not among them.
+    // Repeating them is free, and the fourth is not among them.
     let mut optim = begin().load_record(beginning).unwrap();
     let model = train_on(&mut optim, Net::new(), 3, 7);
     assert!(matches!(refused(&mut optim, model), DpError::BudgetExhausted { .. }));
@@ -170,7 +170,7 @@ fn a_record_is_not_loaded_into_a_run_that_has_begun() {
     let folder = crate::fixtures::run_folder();
     let (optim, _) = run(folder.path(), 2);
     let record = optim.to_record().unwrap();
-    // The very run, ahead of its record.
+    // The same run, ahead of its record.
     let error = optim.load_record(record.clone()).unwrap_err().to_string();
     assert!(error.contains("began a run with 2 releases"), "{error}");
     assert!(error.contains("load into a new optimizer"), "{error}");
@@ -302,7 +302,7 @@ fn a_damaged_record_is_refused_with_the_way_out() {
     let shown = format!("{:?}", read(&bytes).unwrap());
     assert!(shown.starts_with("DpOptimizerRecord { next_step: 1, log: "), "{shown}");
 
-    // Whole, and of a version that is not known.
+    // Complete, but with an unknown version.
     let at = bytes.windows(11).position(|part| part == b"\"format\": 5").unwrap() + 10;
     let mut other = bytes.clone();
     other[at] = b'9';

@@ -1,4 +1,4 @@
-//! Steps that are refused, and what no type gives away.
+//! Steps that are rejected, and values that no type reveals.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
@@ -34,7 +34,7 @@ fn a_learning_rate_that_is_not_finite_is_refused_before_the_release() {
         assert_eq!(optim.ledger().releases(), 0);
         model = refused.into_model();
     }
-    // The step can still be made.
+    // The step can still be taken.
     optim.step(0.1, model, draw).unwrap();
     assert_eq!(optim.ledger().releases(), 1);
 }
@@ -60,7 +60,7 @@ fn draws_that_the_plan_does_not_account_for_are_refused() {
         .unwrap()
         .with_key(burn_dp::random::InsecureSeed(42));
     refuse(seeded.draw(0).unwrap(), "a key that is not the plan's");
-    // Nothing was given to `backward`, though units were drawn.
+    // Nothing was passed to `backward`, although units were drawn.
     refuse(mine.clone(), "was drawn, but never given");
 
     optim.backward(&model, &mine, |model, units| model.losses_of(&units)).unwrap();
@@ -182,7 +182,7 @@ fn every_statement_lists_the_refusals_and_so_does_the_book() {
     let (_, list) = refusals.split_once(": ").unwrap();
     let refusals: Vec<&str> = list.trim_end_matches('.').split("; ").collect();
     assert_eq!(refusals.len(), 9);
-    // A package that was unpacked alone has no book.
+    // A package that was unpacked on its own has no book.
     let book = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src/coverage.md");
     let Ok(page) = std::fs::read_to_string(book) else { return };
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -63,7 +63,7 @@ fn plan(sampler: &str, release: &str, noise_multiplier: f64) -> PrivacyPlan {
     config(sampler, release, noise_multiplier).init().unwrap()
 }
 
-/// Returns the event of the steps of a run, unless the plan refuses it.
+/// Returns the event of the steps of a run, unless the plan rejects it.
 fn event(sampler: &str, release: &str, noise_multiplier: f64) -> Option<DpEvent> {
     match release {
         "Laplace" => {
@@ -138,7 +138,7 @@ fn table() -> String {
 
 #[test]
 fn the_table_of_samplers_in_the_book_is_the_one_of_the_code() {
-    // A package that was unpacked alone has no book.
+    // A package that was unpacked on its own has no book.
     let book = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src/samplers.md");
     let Ok(page) = std::fs::read_to_string(book) else { return };
     let table = table();
@@ -185,7 +185,7 @@ fn check_plan(sampler: &str, release: &str) {
     let certified = epsilon::<PldAccountant>(&plan.event(), plan.relation()).unwrap();
     assert!(stated >= certified.lower && stated <= certified.upper * (1.0 + 1e-9), "{stated}");
     assert!(stated.is_finite());
-    // A simulation is never worse, and never below what is proven.
+    // A simulation is never worse, and never below the proven bound.
     let simulation = Simulation::new(3).with_samples(SAMPLES).unwrap();
     let with = config(sampler, release, 2.0).with_simulation(simulation).init().unwrap();
     let simulated = with.epsilon_at_end(DELTA).unwrap();

@@ -117,7 +117,7 @@ fn padded(config: PrivacyPlanConfig) -> (Net, DpOptimizer, Vec<usize>) {
 
 #[test]
 fn truncated_runs_have_fixed_shapes_and_train_what_unpadded_runs_train() {
-    // With a mean of 0.5, most steps are padding alone.
+    // With a mean of 0.5, most steps consist only of padding.
     for (mean, max_batch_size) in [(20.0, 20), (0.5, 20)] {
         let scheme = SamplingScheme::TruncatedPoisson { max_batch_size };
         let config = || {
@@ -144,8 +144,8 @@ fn truncated_runs_have_fixed_shapes_and_train_what_unpadded_runs_train() {
     }
 }
 
-/// What a step with replacement added to the model, times the batch size, if `unit` has a gradient
-/// far above the threshold, or none.
+/// Returns the change of the model in a step with replacement, times the batch size, if `unit` has
+/// a gradient far above the threshold, or none.
 fn moved(seed: u64, unit: usize, has_gradient: bool) -> (Vec<f64>, usize) {
     let config = PrivacyPlanConfig::new(6, 4.0)
         .with_steps(1)
@@ -182,7 +182,7 @@ fn a_unit_that_is_drawn_j_times_contributes_j_times_the_threshold() {
     assert_eq!(seen, [true; 4], "choose other seeds");
 }
 
-/// User u owns u % 5 + 1 examples, which are mixed with the examples of others.
+/// User u owns u % 5 + 1 examples, which are mixed with the examples of other users.
 fn records() -> Vec<(usize, usize)> {
     let mut records: Vec<(usize, usize)> =
         (0..40).flat_map(|user| (0..=user % 5).map(move |i| (user, 5 * user + i))).collect();

@@ -18,7 +18,7 @@ fn optimizer(config: PrivacyPlanConfig, sparsifier: Sparsifier) -> DpOptimizer {
     optim.with_sparsifier(sparsifier).unwrap()
 }
 
-/// Fixes what moves by noise, and by gradients of about its size.
+/// Fixes weights that move by noise, and by gradients of about its size.
 fn sparsifier() -> Sparsifier {
     Sparsifier::new(3, 3.0).unwrap()
 }
@@ -98,7 +98,7 @@ fn a_restored_run_keeps_its_sparsifier_and_damage_is_refused() {
 #[test]
 fn weights_are_compared_with_the_noise_of_their_own_group() {
     let layers = ParameterGroups::per_layer(&Net::new()).unwrap();
-    // Both layers move by about their threshold, which is noise for the second alone.
+    // Both layers move by about their threshold, which counts as noise only for the second one.
     let clipping = GroupedClipping::new(layers, vec![1e-4, 1.0]).unwrap();
     let config = config().with_clipping(clipping).with_noise_multiplier(5.0);
     let mut optim = optimizer(config, Sparsifier::new(4, 3.0).unwrap());
@@ -106,8 +106,9 @@ fn weights_are_compared_with_the_noise_of_their_own_group() {
     let second = train_on(&mut optim, first.clone(), 2, 7);
     let std = |path| optim.gradient_noise_std(path).unwrap();
     assert!((std("second.weight") / std("first.weight") / 1e4 - 1.0).abs() < 1e-9);
-    // What moves by noise alone is a random walk: over four steps it deviates by about its steps,
-    // so most of both layers is fixed, and each is compared with the noise of its group.
+    // Weights that move only by noise follow a random walk: over four steps they deviate by about
+    // their step size, so most of both layers is fixed, and each is compared with the noise of its
+    // group.
     for layer in [0..2, 2..4] {
         let (before, after) = (&values(&first)[layer.clone()], &values(&second)[layer]);
         let count = before.concat().len();

@@ -1,4 +1,4 @@
-//! What a step releases.
+//! The release of a step.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;

@@ -1,4 +1,4 @@
-//! Averaged weights of a training.
+//! Averaged weights of a training run.
 
 use burn::module::Module;
 use burn::optim::{AdamConfig, SgdConfig};

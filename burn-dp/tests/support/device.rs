@@ -1,4 +1,4 @@
-//! The device on which whole steps are tested.
+//! The device for tests of whole steps.
 
 use burn::tensor::Device;
 

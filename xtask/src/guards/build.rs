@@ -8,7 +8,7 @@ use crate::announcement::Announcement;
 use crate::workspace;
 
 /// The packages whose tests run, and the features that they are built with. The dependencies then
-/// have the features that they have in all tests, so that they are not built once more.
+/// have the same features as in all tests, so that they are not built again.
 const PACKAGES: [&str; 6] =
     ["-p", "burn-dp", "-p", "burn-dp-accountant", "--features", "burn-dp/ndarray,burn-dp/train"];
 

@@ -30,7 +30,7 @@ pub(crate) struct Edge {
     pub(crate) unguarded: Vec<Unguarded>,
 }
 
-/// A piece of code that can be taken away.
+/// A piece of code that can be removed.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Guard {
@@ -38,11 +38,11 @@ pub(crate) struct Guard {
     pub(crate) id: String,
     /// The tests of the page that fail without the guard.
     pub(crate) tests: Vec<String>,
-    /// Another guard, with which this one is taken away.
+    /// Another guard, together with which this one is removed.
     pub(crate) same_as: Option<String>,
     /// Another guard, one of whose edits names this one.
     pub(crate) edit_of: Option<String>,
-    /// What takes the guard away.
+    /// The edits that remove the guard.
     #[serde(default)]
     pub(crate) edit: Vec<Edit>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Edit {
 }
 
 impl Guard {
-    /// Returns the name under which the guard is taken away.
+    /// Returns the name under which the guard is removed.
     pub(crate) fn switch(&self) -> &str {
         self.same_as.as_deref().unwrap_or(&self.id)
     }

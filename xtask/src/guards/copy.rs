@@ -1,4 +1,4 @@
-//! A copy of the workspace in which each guard can be taken away.
+//! A copy of the workspace in which each guard can be removed.
 //!
 //! All edits are in one copy, which is built once: each of them is in force only if an environment
 //! variable has the id of its guard.
@@ -10,14 +10,14 @@ use std::path::Path;
 
 use super::catalog::{self, Edge};
 
-/// The variable that names the guard to take away.
+/// The variable that names the guard to remove.
 pub(crate) const VARIABLE: &str = "BURN_DP_REMOVED_GUARD";
 
-/// The pages of the documentation, which the sources include. The copy has one line of each, and a
-/// change of their words builds nothing.
+/// The pages of the documentation, which the sources include. The copy has one line of each, so a
+/// change to their text rebuilds nothing.
 const PAGES: &str = "burn-dp/docs/";
 
-/// What the root of a library gets.
+/// The function that is added to the root of a library.
 const FUNCTION: &str = r#"
 /// Returns whether the guard `id` is taken away.
 pub(crate) fn removed_guard(id: &str) -> bool {
@@ -31,7 +31,7 @@ const LIBRARIES: [&str; 2] = ["burn-dp/src/lib.rs", "burn-dp-accountant/src/lib.
 
 /// Writes the files `paths` of the workspace at `root` to `folder`, with the edits of all guards.
 ///
-/// A file whose content stays the same is not written, so that cargo builds nothing again.
+/// A file whose content stays the same is not written, so that cargo rebuilds nothing.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What is wrong with the list of guards, as far as reading shows it.
+//! Errors in the list of guards that can be found by reading.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::page::{self, Entry};
 /// The folders whose files may be edited.
 const LIBRARIES: [&str; 2] = ["burn-dp/src/", "burn-dp-accountant/src/"];
 
-/// Returns what is missing in the list of guards, unknown, or not as it is listed.
+/// Returns what is missing, unknown, or incorrect in the list of guards.
 ///
 /// `sources` are the Rust files of the library and of its tests, by path.
 pub(crate) fn faults(

@@ -1,5 +1,4 @@
-//! Takes each guard of the library away, and checks that the tests on the page of sharp edges
-//! notice it.
+//! Removes each guard of the library, and checks that the tests on the page of sharp edges notice.
 //!
 //! | file | content |
 //! |---|---|
@@ -56,8 +55,8 @@ pub(crate) struct Options {
 ///
 /// # Errors
 ///
-/// Returns a message if the list has faults, the copy does not compile, a test fails although every
-/// guard is there, or a test does not fail without its guard.
+/// Returns a message if the list has faults, the copy does not compile, a test fails with all
+/// guards in place, or a test does not fail without its guard.
 pub(crate) fn run(options: &Options, root: &Path) -> Result<(), String> {
     let paths = lint::paths(root)?;
     let edges = checked(root, &paths)?;
@@ -129,7 +128,7 @@ fn chosen<'a>(edges: &'a [Edge], only: &[String]) -> Result<Vec<(&'a Edge, &'a G
     Ok(catalog::guards(edges).filter(|(_, guard)| is_chosen(guard)).collect())
 }
 
-/// Checks that the tests pass in the copy as long as no guard is taken away.
+/// Checks that the tests pass in the copy while no guard is removed.
 fn every_guard_in_place(tasks: &[Task], package: &Path, limit: Duration) -> Result<(), String> {
     let mut tests: Vec<_> = tasks.iter().map(|task| task.test).collect();
     tests.sort();

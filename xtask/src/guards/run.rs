@@ -23,10 +23,10 @@ pub(crate) enum Outcome {
     TimedOut,
 }
 
-/// A test and the guard that is taken away, if any.
+/// A test and the guard that is removed, if any.
 #[derive(Debug, Clone)]
 pub(crate) struct Task<'a> {
-    /// The name under which the guard is taken away.
+    /// The name under which the guard is removed.
     pub(crate) switch: Option<&'a str>,
     /// The test.
     pub(crate) test: &'a Test,

@@ -21,7 +21,7 @@ const ITEMS: [&str; 15] = [
     "use",
 ];
 
-/// Items that end with a semicolon, whatever brackets they contain.
+/// Items that end with a semicolon, regardless of the brackets they contain.
 const STATEMENTS: [&str; 5] = ["const", "let", "static", "type", "use"];
 
 /// Returns the tokens that are compiled into the library: no comments, no `#[cfg(test)]` items.

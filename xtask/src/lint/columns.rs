@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 
-/// The largest number of characters of a line.
+/// The maximum number of characters in a line.
 const COLUMNS: usize = 100;
 
 /// Returns the lines that are too long and could be broken.

@@ -6,7 +6,7 @@ use super::finding::Finding;
 use super::lexer::{Kind, tokens};
 use super::texts::Texts;
 
-/// Addresses that nothing answers at; the repository has no public one yet.
+/// Addresses that do not exist; the repository has no public address yet.
 const DEAD: [&str; 1] = [concat!("github.com/", "burn-dp/")];
 
 /// Endings of files that are written by people, so that a document that names one must be right.
@@ -94,7 +94,7 @@ struct Repository<'a> {
 }
 
 impl Repository<'_> {
-    /// Returns whether a link of a document leads somewhere.
+    /// Returns whether the target of a link exists.
     fn has_link(&self, document: &str, target: &str) -> bool {
         let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
         if file.contains("://") || file.contains("::") || file.starts_with("mailto:") {
@@ -144,7 +144,7 @@ fn joined(document: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Returns the targets of the links of a line, without those inside of code spans.
+/// Returns the targets of the links of a line, without those inside code spans.
 fn links(line: &str) -> Vec<&str> {
     let mut links = Vec::new();
     for text in line.split('`').step_by(2) {
@@ -158,7 +158,7 @@ fn links(line: &str) -> Vec<&str> {
 /// Returns the code spans of a line.
 fn spans(line: &str) -> Vec<&str> {
     let parts: Vec<_> = line.split('`').collect();
-    // A span that goes over the end of the line is read as far as it is on it.
+    // A span that continues on the next line is read up to the end of the line.
     parts.into_iter().skip(1).step_by(2).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Import circles between the files of a crate, and between its top-level modules.
 //!
-//! A re-export is transparent: a name counts as imported from the file that defines it. So a
-//! `mod.rs` that re-exports its children makes no circle with a child that names a sibling.
+//! A re-export is transparent: a name counts as imported from the file that defines it. A `mod.rs`
+//! that re-exports its children therefore does not form a circle with a child that names a sibling.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::circles::{self, Graph};
 use super::finding::Finding;
 use super::modules::{Target, Tree};
 
-/// How many names of an arrow are shown.
+/// Maximum number of names shown for an arrow.
 const SHOWN: usize = 4;
 
 /// The names that one file takes from another, and the first line that does.
@@ -85,7 +85,7 @@ fn arrows(tree: &Tree) -> Arrows {
                 }
                 continue;
             }
-            // A re-export that the module does not use itself is no import.
+            // A re-export that the module does not use itself is not an import.
             let is_trait = matches!(target, Target::Item { is_trait: true, .. });
             if items.names.contains(&import.alias) || is_trait && !import.is_public {
                 let name = import.path.last().map_or("", String::as_str);

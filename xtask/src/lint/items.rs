@@ -12,7 +12,7 @@ pub(crate) struct Import {
     pub(crate) path: Vec<String>,
     /// The name in scope; `*` for a glob, `_` for a trait without a name.
     pub(crate) alias: String,
-    /// Whether the name is visible outside of the module.
+    /// Whether the name is visible outside the module.
     pub(crate) is_public: bool,
     pub(crate) line: usize,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Import {
 /// The declarations and names of one module.
 #[derive(Debug, Default)]
 pub(crate) struct Items {
-    /// Modules in files of their own.
+    /// Modules in separate files.
     pub(crate) files: Vec<String>,
     /// Modules written in this one.
     pub(crate) inline: Vec<(String, Items)>,
@@ -29,9 +29,9 @@ pub(crate) struct Items {
     pub(crate) defined: BTreeSet<String>,
     /// Names of traits, which are in [`defined`](Self::defined) too.
     pub(crate) traits: BTreeSet<String>,
-    /// Paths of two segments and more outside of imports, with their lines.
+    /// Paths of two segments and more outside imports, with their lines.
     pub(crate) paths: Vec<(Vec<String>, usize)>,
-    /// Names outside of imports, without those after a dot or a path separator.
+    /// Names outside imports, without those after a dot or a path separator.
     pub(crate) names: BTreeSet<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Files of at most 250 lines of code, or a reason at their top.
+//! Files have at most 250 lines of code, or state a reason at the top.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use super::finding::Finding;
 use super::modules::Tree;
 use super::texts::Texts;
 
-/// The largest number of lines of code without a reason.
+/// The maximum number of lines of code without a reason.
 const LINES: usize = 250;
 
-/// How the line begins that gives the reason.
+/// The start of the line that gives the reason.
 const REASON: &str = "//! Length: ";
 
 /// Returns the files of a crate that are long and do not say why.
 ///
-/// Blank lines, comments and tests are no code.
+/// Blank lines, comments and tests do not count.
 pub(crate) fn long_files(tree: &Tree, texts: &Texts) -> Vec<Finding> {
     let long = tree.files().into_iter().filter_map(|path| {
         let text = texts.get(&path)?;

@@ -23,7 +23,7 @@ pub(crate) enum Target {
     Module(usize),
     /// An item that is defined in a file of the crate.
     Item { file: String, is_trait: bool },
-    /// Something of another crate.
+    /// Something from another crate.
     External,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn roots(source: &str, texts: &Texts) -> Vec<String> {
 }
 
 impl Tree {
-    /// Reads the modules from their root file on.
+    /// Reads the modules, starting from their root file.
     pub(crate) fn new(root: &str, texts: &Texts) -> Self {
         let mut tree = Self { modules: Vec::new() };
         if let Some(text) = texts.get(root) {

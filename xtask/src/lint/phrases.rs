@@ -1,4 +1,4 @@
-//! Words and phrases that are not used here; the list and its format are in `phrases.txt`.
+//! Words and phrases to avoid; the list and its format are in `phrases.txt`.
 
 use std::sync::LazyLock;
 
@@ -34,7 +34,7 @@ const PERSONS: [&str; 22] = [
     "one",
 ];
 
-/// What is searched.
+/// What is searched for.
 #[derive(Debug)]
 enum Pattern {
     /// Words in their order; the flag allows any ending.
@@ -43,7 +43,7 @@ enum Pattern {
     Stem(String),
     /// A British word; the flag allows any ending.
     Spelling(String, bool),
-    /// The beginning of a line of documentation.
+    /// The start of a line of documentation.
     Start(String),
     /// Words that only a person is the subject of.
     Person(Vec<(String, bool)>),

@@ -11,7 +11,7 @@ pub(crate) type Texts = BTreeMap<String, String>;
 const ENDINGS: [&str; 9] =
     [".css", ".html", ".js", ".md", ".py", ".rs", ".toml", ".yml", ".ci/run"];
 
-/// Reads the files that the checks are about.
+/// Reads the files to check.
 pub(crate) fn read(root: &Path, paths: &[String]) -> Texts {
     let is_text = |path: &&String| ENDINGS.iter().any(|ending| path.ends_with(ending));
     let read = |path: &String| Some((path.clone(), std::fs::read_to_string(root.join(path)).ok()?));

@@ -12,10 +12,10 @@ use crate::workspace;
 /// The package of the page, relative to the root; it is its own workspace.
 const PACKAGE: &str = "burn-dp-examples/web";
 
-/// What is built of the page.
+/// The parts of the page to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub(crate) struct Options {
-    /// Leave out WebGPU: a build of a third of the time and a quarter of the size.
+    /// Omit WebGPU: a third of the build time and a quarter of the size.
     #[arg(long)]
     pub(super) flex_only: bool,
 }
@@ -93,7 +93,7 @@ fn locked_version(lock: &str, package: &str) -> Option<String> {
     rest.strip_prefix("version = \"")?.split('"').next().map(String::from)
 }
 
-/// Copies the files of a folder without folders.
+/// Copies the files of a folder, without subfolders.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |path: &Path| {
         let path = path.display().to_string();

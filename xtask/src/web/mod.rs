@@ -15,12 +15,12 @@ pub(crate) use build::Options;
 
 use server::Server;
 
-/// What happens to the page.
+/// What to do with the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Builds it.
     Build(Options),
-    /// Serves it on this machine until the program is ended.
+    /// Serves it on this machine until the program is stopped.
     Serve(u16),
     /// Runs it in a browser.
     Test(Options),

@@ -92,7 +92,7 @@ fn headers(media_type: &'static str) -> Vec<(&'static str, &'static str)> {
     headers
 }
 
-/// Returns the file of an address; none outside of `folder`.
+/// Returns the file of an address; none outside `folder`.
 fn file_of(folder: &Path, url: &str) -> Option<PathBuf> {
     let path = url.split(['?', '#']).next()?.trim_start_matches('/');
     let path = Path::new(if path.is_empty() { "index.html" } else { path });

@@ -21,7 +21,7 @@ const WITHOUT_RUSTUP: &str = "rustup cannot install the target wasm32-unknown-un
      wasm32-unknown-unknown`; copy its target/wasm32-unknown-unknown/release/deps/*.rlib to \
      TC/lib/rustlib/wasm32-unknown-unknown/lib";
 
-/// Printed when the type check for browsers is left out.
+/// Printed when the type check for browsers is skipped.
 pub(crate) const MISSING: &str = "no target wasm32-unknown-unknown, so the type check for browsers \
      is left out; `rustup target add wasm32-unknown-unknown` installs it";
 

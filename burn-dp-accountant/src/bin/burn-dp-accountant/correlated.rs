@@ -20,7 +20,7 @@ impl SamplerOptions {
             return Ok(None);
         };
         if self.read.get().is_none() {
-            // Empty until now, so that nothing is refused.
+            // The cell is empty, so this cannot fail.
             let _ = self.read.set(Strategy::load(path)?);
         }
         Ok(self.read.get())
@@ -55,7 +55,7 @@ impl SamplerOptions {
         let steps = needed("--steps", self.steps_of_run(steps)?)?;
         let strategy = self.strategy(steps)?;
         let event = DpEvent::correlated_gaussian(noise_multiplier, &strategy, participation);
-        // The last step must be in the strategy too.
+        // The strategy must also have the last step.
         event.advanced(steps.saturating_sub(1)).validate()?;
         Ok((event, steps))
     }
@@ -90,7 +90,7 @@ impl SamplerOptions {
                  in each epoch; give --epochs",
             ));
         }
-        // The releases of a unit are one for each epoch; the others do not depend on it.
+        // A unit has one release in each epoch; the others do not depend on it.
         let event = DpEvent::gaussian(noise_multiplier);
         event.validate()?;
         Ok((event, epochs))

@@ -1,5 +1,5 @@
-//! The accountant as a program: ε, δ, calibration, trade-off curves, TAN plans, strategies of
-//! correlated noise, audits and statements.
+//! The accountant as a program: ε, δ, calibration, trade-off curves, TAN plans, correlated noise
+//! strategies, audits, and statements.
 
 mod commands;
 mod correlated;

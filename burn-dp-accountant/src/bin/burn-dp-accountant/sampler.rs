@@ -38,7 +38,8 @@ pub(crate) struct SamplerOptions {
     /// --output` wrote, of any kind. --steps is by default the number of its steps.
     #[arg(long, value_name = "FILE", conflicts_with = "coefficients")]
     pub(crate) strategy: Option<PathBuf>,
-    /// The strategy in the file, after it was read: a calibration asks for it at every noise.
+    /// The strategy in the file, after it was read, because a calibration needs it at every noise
+    /// multiplier.
     #[arg(skip)]
     pub(crate) read: OnceCell<Strategy>,
     /// Number of steps of an epoch (balls-in-bins, random-allocation).
@@ -225,7 +226,7 @@ impl SamplerOptions {
         match (given, self.batch_size, self.dataset_size) {
             (Some(q), None, _) => Ok(q),
             (None, Some(batch), Some(size)) => {
-                // The smallest part decides.
+                // The smallest part determines the probability.
                 let part = size.checked_div(parts).filter(|part| *part >= batch && *part > 0);
                 part.map(|part| batch as f64 / part as f64).ok_or_else(|| {
                     invalid(
@@ -244,8 +245,8 @@ impl SamplerOptions {
         }
     }
 
-    /// Returns the probability with which a unit takes part that may take part: as given, or from
-    /// the expected batch size E of N units, `E/(N - (separation - 1) E)`.
+    /// Returns the probability that a unit takes part, given that it may take part: as given, or
+    /// from the expected batch size E of N units, `E/(N - (separation - 1) E)`.
     fn probability_after_pause(
         &self,
         given: Option<f64>,

@@ -1,4 +1,4 @@
-//! Which options and relations belong to which sampler.
+//! The options and relations of each sampler.
 
 use burn_dp_accountant::AccountantError;
 use clap::ValueEnum;
@@ -8,8 +8,8 @@ use crate::sampler::{Sampler, SamplerOptions};
 use crate::training::Relation;
 
 impl SamplerOptions {
-    /// Returns the relation that the sampler has in a training: units are added or removed where
-    /// the draws of one unit do not depend on the others, and replaced otherwise.
+    /// Returns the relation that the sampler has in training: units are added or removed where the
+    /// draws of one unit do not depend on the others, and replaced otherwise.
     pub(crate) fn relation(&self, given: Option<Relation>) -> Result<Relation, AccountantError> {
         let fixed = matches!(
             self.sampler,

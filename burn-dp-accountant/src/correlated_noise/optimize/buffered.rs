@@ -7,10 +7,10 @@ use super::minimizer::minimize;
 use super::problem::StrategySearch;
 use crate::error::AccountantError;
 
-/// Largest number of buffers of a search.
+/// Maximum number of buffers in a search.
 pub(super) const MAX_BUFFERS: u64 = 16;
 
-/// Range of `ln(1 - θ)`: θ stays inside of 0 and 1.
+/// Range of `ln(1 - θ)`: θ stays between 0 and 1.
 const DECAYS: (f64, f64) = (-25.0, -1e-6);
 /// Range of `ln ω`: ω stays positive.
 const WEIGHTS: (f64, f64) = (-30.0, 1.0);
@@ -18,8 +18,8 @@ const WEIGHTS: (f64, f64) = (-30.0, 1.0);
 /// Ranges of `s` of the first approximations: below `-ln(steps) / 2`, and the largest.
 const RANGES: [(f64, f64); 2] = [(0.0, 0.5), (1.5, 1.0)];
 
-/// Returns the best strategy of `count` buffers. `smaller` is a strategy with one buffer less, from
-/// which one of the searches starts.
+/// Returns the best strategy of `count` buffers. `smaller` is a strategy with one fewer buffer,
+/// which one of the searches starts from.
 pub(super) fn search(
     search: &StrategySearch,
     count: u64,
@@ -77,7 +77,7 @@ fn with_one_more(theta: &[f64], omega: &[f64]) -> (Vec<f64>, Vec<f64>) {
 
 /// Returns the logarithm of the loss, and its gradient with respect to `ln(1 - θ)` and `ln ω`.
 ///
-/// `None` outside of the ranges.
+/// `None` outside the ranges.
 fn value_and_gradient(search: &StrategySearch, x: &[f64]) -> Option<(f64, Vec<f64>)> {
     let (decays, weights) = x.split_at(x.len() / 2);
     let within = |values: &[f64], range: (f64, f64)| {

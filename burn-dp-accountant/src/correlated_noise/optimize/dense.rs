@@ -6,14 +6,14 @@ use super::problem::{Objective, StrategySearch};
 use super::symmetric_root::{SymmetricRoot, cholesky, divided_by_both_sides};
 use crate::error::AccountantError;
 
-/// Largest number of steps of the search, which takes the cube of it in each evaluation.
+/// Maximum number of steps in the search; the time of each evaluation grows with its cube.
 const MAX_STEPS: u64 = 128;
-/// Largest number of pairs of steps of one unit, which takes the square of it in memory.
+/// Maximum number of pairs of steps of one unit; the memory grows with its square.
 const MAX_PAIRS: usize = 2_500;
 /// Range of the logarithms of weights.
 const LARGEST_LOGARITHM: f64 = 60.0;
 
-/// Returns the best strategy that is found.
+/// Returns the best strategy found.
 ///
 /// With one participation and in a fixed order, the result is the best of all strategies. With a
 /// minimum separation the candidates are the best strategy of as many bands as the separation,
@@ -35,7 +35,7 @@ pub(super) fn search(search: &StrategySearch) -> Result<Strategy, AccountantErro
     search.best_of(found.collect::<Result<Vec<_>, AccountantError>>()?)
 }
 
-/// Returns a lower bound of the loss of every strategy.
+/// Returns a lower bound on the loss of every strategy.
 ///
 /// With a minimum separation it is the bound of the fixed orders that keep the separation and the
 /// number of participations.
@@ -51,7 +51,7 @@ pub(super) fn lower_bound(search: &StrategySearch) -> Result<f64, AccountantErro
     Ok(problem.solve(&structure)?.1)
 }
 
-/// What the columns of one unit have in common.
+/// The common structure of the columns of one unit.
 ///
 /// For a symmetric positive matrix `V` with `tr(V X) <= sens²` for every strategy with `X = CᵀC`,
 /// weights `q` of the answers with sum 1 and `W = Aᵀ q A`, the inequality of Cauchy and Schwarz
@@ -59,12 +59,11 @@ pub(super) fn lower_bound(search: &StrategySearch) -> Result<f64, AccountantErro
 /// concave in `(V, q)`.
 ///
 /// - One participation: `V` is diagonal with trace 1.
-/// - A fixed order: contributions of orthogonal, equal or opposite directions show that
-///   `Σ V_ij X_ij <= sens²`, if `V` is a mixture over the classes of correlation matrices of the
-///   steps of each class. At the largest bound `X = L^-ᵀ (Lᵀ W L)^½ L^-1` has orthogonal columns
-///   inside of each class, because the derivative in each free entry of `V` is 0. The sensitivity
-///   is then the root of the largest trace of a class. The traces are equal and the bound is
-///   attained.
+/// - A fixed order: contributions of orthogonal, equal or opposite directions show that `Σ V_ij
+///   X_ij <= sens²`, if `V` is a mixture over the classes of correlation matrices of the steps of
+///   each class. At the largest bound `X = L^-ᵀ (Lᵀ W L)^½ L^-1` has orthogonal columns within each
+///   class, because the derivative in each free entry of `V` is 0. The sensitivity is then the root
+///   of the largest trace of a class. The traces are equal and the bound is attained.
 /// - A minimum separation: the same derivative makes all columns orthogonal that are at least the
 ///   separation apart. This is the best strategy with that many bands and equal columns.
 struct Structure {

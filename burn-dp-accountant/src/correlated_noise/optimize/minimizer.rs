@@ -1,21 +1,21 @@
 //! Minimization of a function of a few hundred numbers.
 //!
-//! The searches need a line search that leaves a point without a value (a strategy that is not
-//! defined) for a shorter step, and that accepts a function with kinks (the largest error of a
+//! The searches need a line search that takes a shorter step from a point without a value (a
+//! strategy that is not defined), and that accepts a function with kinks (the largest error of a
 //! step). Bisection for the weak conditions of Wolfe does both. argmin has BFGS with a
 //! backtracking, a Moré-Thuente and a Hager-Zhang line search: the first never lengthens a step, so
-//! that it does not ensure the curvature condition, and the others interpolate values, which must
-//! be finite at every point that they try.
+//! it does not ensure the curvature condition, and the others interpolate values, which must be
+//! finite at every point that they try.
 
-/// Largest number of evaluations after which a search ends.
+/// Maximum number of evaluations in a search.
 const EVALUATIONS: usize = 10_000;
 /// Improvement of the value (a logarithm) in [`PATIENCE`] steps below which a search ends.
 const IMPROVEMENT: f64 = 1e-13;
 const PATIENCE: usize = 10;
-/// The conditions of Wolfe: share of the expected decrease, and of the slope that is left.
+/// The conditions of Wolfe: share of the expected decrease, and of the remaining slope.
 const DECREASE: f64 = 1e-4;
 const CURVATURE: f64 = 0.9;
-/// Largest number of lengths that are tried along one direction.
+/// Maximum number of lengths that are tried along one direction.
 const LENGTHS: usize = 60;
 
 /// Returns the best point of a search from `start`, and its value. `function` returns the value and
@@ -42,7 +42,7 @@ pub(super) fn minimize(
     while evaluations < EVALUATIONS {
         let mut direction: Vec<f64> = match &curvature {
             Some(inverse) => inverse.times(&point.gradient),
-            // The first step is short: nothing is known of the curvature.
+            // The first step is short, because nothing is known about the curvature.
             None => {
                 let norm = dot(&point.gradient, &point.gradient).sqrt();
                 point.gradient.iter().map(|g| 0.1 * g / norm.max(0.1)).collect()
@@ -50,7 +50,7 @@ pub(super) fn minimize(
         };
         direction.iter_mut().for_each(|d| *d = -*d);
         let Some(next) = line_search(&point, &direction, &evaluate, &mut evaluations) else {
-            // Along the gradient there is nothing left; otherwise the curvature begins again.
+            // Along the gradient there is nothing left; otherwise the curvature is reset.
             if curvature.take().is_none() {
                 break;
             }

@@ -17,10 +17,10 @@ use crate::error::AccountantError;
 pub use problem::{Objective, StrategySearch};
 use toeplitz::{Participations, Side};
 
-/// Largest number of bands of a search, which takes the square of it.
+/// Maximum number of bands in a search; the time grows with its square.
 const MAX_BANDS: u64 = 1_024;
 
-/// A family of strategies, in which a search looks for the best.
+/// A family of strategies that a search minimizes the loss over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StrategyFamily {
     /// Banded Toeplitz matrices.
@@ -106,7 +106,7 @@ impl StrategySearch {
     }
 
     /// Returns the start and the results of searches. Where the sensitivity is smooth, one search
-    /// is enough. Otherwise a search by its bound follows, which is not smooth, from both.
+    /// is enough. Otherwise a search with its bound, which is not smooth, follows from both.
     fn toeplitz_candidates(&self, start: Vec<f64>, side: Side, is_separate: bool) -> Vec<Vec<f64>> {
         let search =
             |start: &[f64], participations| toeplitz::search(self, start, side, participations);
@@ -167,7 +167,7 @@ impl StrategySearch {
     }
 
     /// Returns the best buffered linear Toeplitz (BLT) strategy. Buffers are added while the loss
-    /// falls by at least 0.1 %.
+    /// falls by at least 0.1%.
     ///
     /// # Errors
     ///
@@ -201,11 +201,11 @@ impl StrategySearch {
         dense::search(self)
     }
 
-    /// Returns a lower bound of the loss of every strategy, by duality.
+    /// Returns a lower bound on the loss of every strategy, by duality.
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::InvalidArgument`] if [`dense`](Self::dense) does.
+    /// Returns the errors of [`dense`](Self::dense).
     pub fn dense_lower_bound(&self) -> Result<f64, AccountantError> {
         dense::lower_bound(self)
     }

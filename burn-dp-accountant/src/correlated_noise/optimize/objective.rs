@@ -18,8 +18,8 @@ impl StrategySearch {
         let n = noise.len();
         let mut rows = noise.to_vec();
         self.workload.apply(0, &mut rows);
-        // Step t has the squares up to t: square t counts for n - t steps. The last step has
-        // the largest error.
+        // Step t has the squares up to t, so square t counts for n - t steps. The last step has the
+        // largest error.
         let weight = |t: usize| match self.objective {
             Objective::Mean => (n - t) as f64 / n as f64,
             Objective::Max => 1.0,
@@ -71,9 +71,9 @@ impl StrategySearch {
         Slope { value, gradient }
     }
 
-    /// Returns a bound of the squared sensitivity for the coefficients of `C`, with the majorant of
-    /// the coefficients in their place. It is not smooth where a later coefficient becomes larger
-    /// than an earlier one.
+    /// Returns a bound on the squared sensitivity for the coefficients of `C`, using the majorant
+    /// of the coefficients. It is not smooth where a later coefficient becomes larger than an
+    /// earlier one.
     pub(super) fn majorant_slope(&self, strategy: &[f64]) -> Slope {
         let mut majorant = strategy.to_vec();
         let mut places = vec![0; strategy.len()];

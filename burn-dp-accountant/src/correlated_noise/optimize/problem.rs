@@ -8,10 +8,10 @@ use super::super::workload::Workload;
 use crate::domain::check_count;
 use crate::error::AccountantError;
 
-/// Largest number of steps of a search with learning rates.
+/// Maximum number of steps in a search with learning rates.
 const MAX_RATED_STEPS: u64 = 10_000;
 
-/// Which error of the steps is minimized.
+/// The error of the steps that is minimized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
@@ -102,8 +102,8 @@ impl StrategySearch {
         self
     }
 
-    /// Sets the workload. With learning rates for each step, an evaluation takes the square of the
-    /// number of steps.
+    /// Sets the workload. With learning rates for each step, the time of an evaluation grows with
+    /// the square of the number of steps.
     ///
     /// # Errors
     ///

@@ -85,7 +85,7 @@ pub(super) fn cholesky(matrix: &[f64], n: usize) -> Option<Vec<f64>> {
             let (a, b) = (&lower[i * n..i * n + j], &lower[j * n..j * n + j]);
             let rest = matrix[i * n + j] - a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
             if i == j {
-                // Written so that NaN ends the search too.
+                // Written so that NaN also ends the search.
                 if rest.is_nan() || rest <= 1e-12 * matrix[i * n + i] {
                     return None;
                 }

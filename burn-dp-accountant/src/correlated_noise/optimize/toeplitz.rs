@@ -5,7 +5,7 @@ use super::minimizer::minimize;
 use super::objective::through_inverse;
 use super::problem::StrategySearch;
 
-/// Which matrix has the bands.
+/// The matrix that has the bands.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Side {
     /// `C`.
@@ -14,12 +14,12 @@ pub(super) enum Side {
     Inverse,
 }
 
-/// Which sensitivity is a part of the loss.
+/// The sensitivity in the loss.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Participations {
-    /// That of decreasing coefficients or separate columns: smooth.
+    /// The sensitivity of decreasing coefficients or separate columns, which is smooth.
     Regular,
-    /// The bound by the majorant of the coefficients.
+    /// The bound from the majorant of the coefficients.
     Majorant,
 }
 

@@ -40,16 +40,16 @@ use sums::{Side, Sums};
 /// Distance of the cut from the mean of the shifted component.
 const REACH: f64 = 10.0;
 
-/// Bound of the change of a loss by rounding.
+/// Bound on the change of a loss by rounding.
 const NUDGE: f64 = 1e-10;
 
-/// Bound of the relative error of a mass.
+/// Bound on the relative error of a mass.
 const MASS_ERROR: f64 = 1e-9;
 
-/// Largest shift with a table: beyond, the likelihood ratios overflow and nothing is amplified.
+/// Maximum shift with a table: beyond it, the likelihood ratios overflow and nothing is amplified.
 pub(super) const LARGEST_SHIFT: f64 = 15.0;
 
-/// Number of tables that are kept.
+/// Number of cached tables.
 const KEPT: usize = 16;
 
 /// One bound of the likelihood ratio under `Q`.
@@ -92,8 +92,8 @@ pub(crate) struct Losses {
 static TABLES: Mutex<Vec<Allocation>> = Mutex::new(Vec::new());
 
 impl Allocation {
-    /// Returns the pair of `bins >= 2` and a shift of at most [`LARGEST_SHIFT`]. The table is kept
-    /// for the next call.
+    /// Returns the pair of `bins >= 2` and a shift of at most [`LARGEST_SHIFT`]. The table is
+    /// cached for the next call.
     pub(super) fn new(bins: u64, shift: f64) -> Self {
         let known = |tables: &Vec<Self>| {
             tables.iter().find(|a| a.0.bins == bins && a.0.shift == shift).cloned()

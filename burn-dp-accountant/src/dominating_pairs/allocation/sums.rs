@@ -6,7 +6,7 @@ use crate::math::quadrature::GAUSS_5;
 /// Step of a grid relative to the distance from the mean.
 const STEP: f64 = 0.01;
 
-/// Largest extent of one part of the quadrature: the error of five nodes is below 3e-14 of each
+/// Maximum extent of one part of the quadrature: the error of five nodes is below 3e-14 of each
 /// density (the derivation is in `lattice/quadrature.rs`).
 const EXTENT: f64 = 0.15;
 
@@ -31,7 +31,7 @@ pub(super) struct Sums {
     lost: f64,
 }
 
-/// Largest number of points of a grid. A coarser grid gives a larger bound.
+/// Maximum number of points in a grid. A coarser grid results in a larger bound.
 const MOST_POINTS: usize = 1 << 20;
 
 /// The rule for the grids of one sum.
@@ -109,7 +109,7 @@ impl Sums {
         self.positions.iter().copied().zip(self.masses.iter().copied())
     }
 
-    /// Returns a bound of what was dropped, as a share of the expectation and as a mass.
+    /// Returns a bound on the dropped part, as a share of the expectation and as a mass.
     pub(super) fn lost(&self) -> f64 {
         self.lost
     }
@@ -179,7 +179,7 @@ impl Sums {
             cells[cell].1 += distance;
         }
         let mut sum = Self::nothing(self.side);
-        // What each term lost is counted for all terms already.
+        // The loss of each term is already counted for all terms.
         sum.lost = self.lost.max(other.lost);
         sum.fill(grid, terms, &points, &cells);
         sum

@@ -1,5 +1,5 @@
-//! The cost of private fine-tuning: time and memory of a step over the ordinary step that trains
-//! the same parameters of the same network.
+//! The cost of private fine-tuning: time and memory of a step relative to the ordinary step that
+//! trains the same parameters of the same network.
 //!
 //! The network has the shape of GPT-2, with its output layer tied to its embedding, and random
 //! parameters. The optimizer is Adam. The systems of one way take turns on the same cores, and
@@ -30,7 +30,7 @@ use super::usage::own_peak_mib;
 use super::worker;
 use model::Gpt;
 
-/// Counted steps of a block.
+/// Number of counted steps in a block.
 const BLOCK: usize = 2;
 
 /// One system on one way of fine-tuning.
@@ -44,13 +44,13 @@ pub struct FinetuneRow {
     pub algorithm: String,
     /// Number of sequences in a step.
     pub batch: usize,
-    /// Number of tokens of a sequence.
+    /// Number of tokens in a sequence.
     pub sequence: usize,
     /// Number of transformer blocks.
     pub layers: usize,
     /// Width of a position.
     pub width: usize,
-    /// Number of tokens of the vocabulary.
+    /// Number of tokens in the vocabulary.
     pub vocabulary: usize,
     /// Number of threads.
     pub threads: usize,
@@ -74,7 +74,7 @@ pub struct FinetuneRow {
     pub memory_ratio: Option<f64>,
 }
 
-/// A system that is measured. The first of a framework makes the ordinary step.
+/// A system that is measured. The first one of each framework runs the ordinary step.
 #[derive(Debug, Clone, Copy)]
 struct System {
     name: &'static str,
@@ -204,7 +204,7 @@ fn measure(
     Ok(rows)
 }
 
-/// Says that another framework is left out.
+/// Reports that another framework is skipped.
 ///
 /// # Errors
 ///
@@ -258,11 +258,11 @@ fn theirs(
     command
 }
 
-/// Makes steps for each command on the standard input, until its end.
+/// Runs steps for each command on standard input, until it ends.
 ///
 /// # Errors
 ///
-/// Returns the error of a step that is refused.
+/// Returns the error of a rejected step.
 pub(super) fn serve(options: &StepperOptions) -> Result<(), TrainError> {
     let base_mib = own_peak_mib();
     let device = device(options.backend)?.autodiff();

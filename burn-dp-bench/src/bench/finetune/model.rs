@@ -1,4 +1,4 @@
-//! A network of the shape of GPT-2, and the parameters that a way of fine-tuning trains.
+//! A network with the shape of GPT-2, and the parameters that each way of fine-tuning trains.
 
 use burn::module::{Module, Param, ParamGroup};
 use burn::nn::attention::generate_autoregressive_mask;
@@ -60,7 +60,7 @@ pub(super) struct Gpt {
 }
 
 impl Gpt {
-    /// Creates the network with random parameters and freezes what the way does not train.
+    /// Creates the network with random parameters and freezes the parameters that are not trained.
     ///
     /// # Errors
     ///
@@ -97,8 +97,8 @@ impl Gpt {
         }
     }
 
-    /// Returns sequences that follow from numbers, each with one token more than the network reads.
-    /// The next tokens are the targets; the class of a sequence is not used.
+    /// Returns deterministic sequences, each with one token more than the network reads. The next
+    /// tokens are the targets; the class of a sequence is not used.
     pub(super) fn batch(shape: Shape, sequences: usize, device: &Device) -> Batch<Tensor<2, Int>> {
         let length = shape.sequence + 1;
         let token = |index: usize| ((index * 7919 + index / 13) % shape.vocabulary) as i64;

@@ -26,7 +26,7 @@ pub struct FinetuneOptions {
     /// Measured steps of each system, in blocks of two.
     #[arg(long, value_name = "N", default_value_t = 6)]
     pub repetitions: usize,
-    /// Compute cheap operations again in the backward pass instead of keeping their results, in our
+    /// Recompute cheap operations in the backward pass instead of keeping their results, in our
     /// steps.
     #[arg(long)]
     pub checkpointing: bool,
@@ -47,7 +47,7 @@ pub struct StepperOptions {
     /// Whether the steps are private.
     #[arg(long)]
     pub private: bool,
-    /// Whether cheap operations are computed again in the backward pass.
+    /// Whether cheap operations are recomputed in the backward pass.
     #[arg(long)]
     pub checkpointing: bool,
     /// Shape of the network.

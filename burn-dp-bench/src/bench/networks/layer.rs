@@ -37,7 +37,7 @@ pub(super) trait Forward<const D: usize> {
 /// Self-attention.
 pub(super) trait Attend {
     /// Returns the output for `[batch_size, length, width]`; `mask` marks the pairs of positions
-    /// that are left out.
+    /// that are excluded.
     fn attend(&self, input: Tensor<3>, mask: Option<Tensor<3, Bool>>) -> Tensor<3>;
 }
 

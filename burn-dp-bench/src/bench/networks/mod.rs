@@ -95,7 +95,7 @@ pub struct Sizes {
     pub length: Option<usize>,
 }
 
-/// Pixels per side of images, unless another size is asked for.
+/// Pixels per side of images, unless another size is requested.
 const IMAGE_SIZE: usize = 32;
 
 /// Units of a recurrent layer.
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn networks_have_the_parameters_of_the_peers() {
         // The sums of `p.numel()` over the parameters in bench_torch.py, where GRU and the others
-        // have two biases for each gate, as in Burn.
+        // have two biases per gate, as in Burn.
         let expected = [
             (Network::Mlp, 136_074),
             (Network::Cnn, 20 * 26 + 50 * 501 + 801 * 128 + 129 * 10),

@@ -7,7 +7,7 @@ use burn_dp_examples::models::Classifier;
 
 use super::layer::{Forward, Layer};
 
-/// Number of groups of the normalization, for as many channels or more.
+/// Number of normalization groups, if there are at least as many channels.
 const GROUPS: usize = 16;
 
 /// ResNet-18 for small images: a stem of one 3 × 3 convolution at full resolution, group

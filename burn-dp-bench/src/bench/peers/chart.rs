@@ -8,8 +8,8 @@ use burn_dp_examples::training::{TrainError, typed};
 use super::row::{PeerRow, Subject, subjects};
 use super::system::System;
 
-/// Draws a panel for each network, batch size and number of threads. A bar is the time of a step
-/// over the ordinary step of PyTorch, or over our ordinary step where PyTorch was not measured.
+/// Draws a panel for each network, batch size and number of threads. A bar shows the time of a step
+/// relative to the ordinary step of PyTorch, or to our ordinary step if PyTorch was not measured.
 ///
 /// # Errors
 ///

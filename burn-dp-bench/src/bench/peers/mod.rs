@@ -1,4 +1,4 @@
-//! Steps of this library and of other frameworks, in turns on the same cores.
+//! Steps of this library and of other frameworks, alternating on the same cores.
 
 mod chart;
 mod options;
@@ -24,7 +24,7 @@ use system::Step;
 
 /// Measures, prints the figures and their ratios, and writes the files.
 ///
-/// What a framework cannot do is printed on the standard error, and the other rows are kept.
+/// What a framework cannot do is printed to standard error, and the other rows are kept.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub(super) fn run(options: &PeerOptions) -> Result<(), TrainError> {
             for batch in sizes {
                 let round = Round { network, batch, threads };
                 rows.extend(round.measure(&steps, options, python.as_ref()));
-                // A run that is interrupted later keeps what was measured.
+                // A run that is interrupted later keeps its measurements.
                 if let Some(path) = &options.json {
                     files::write_json(path, &rows)?;
                 }
@@ -79,8 +79,8 @@ pub(super) fn run(options: &PeerOptions) -> Result<(), TrainError> {
     }
 }
 
-/// Returns the Python of the options, or of an environment that was installed before; `None` if
-/// there is none or no system needs it.
+/// Returns the Python of the options, or of a previously installed environment; `None` if there is
+/// none or no system needs it.
 fn python(options: &PeerOptions) -> Result<Option<Python>, TrainError> {
     let folder = options.venv.clone().unwrap_or_else(environment);
     checks::folder("--venv", &folder)?;

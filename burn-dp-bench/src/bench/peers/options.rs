@@ -18,7 +18,7 @@ pub struct PeerOptions {
     /// Numbers of threads [default: one for each core].
     #[arg(long, value_delimiter = ',')]
     pub threads: Vec<usize>,
-    /// Systems to compare; what is not installed is left out.
+    /// Systems to compare; systems that are not installed are skipped.
     #[arg(long, value_enum, value_delimiter = ',', default_values =
         ["burn-dp", "burn", "torch", "opacus", "jax-privacy", "fastdp"])]
     pub systems: Vec<System>,
@@ -42,7 +42,7 @@ pub struct PeerOptions {
     /// File for the figures.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// File for a picture: the time of each step over the ordinary step of PyTorch.
+    /// File for a picture: the time of each step relative to the ordinary step of PyTorch.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }

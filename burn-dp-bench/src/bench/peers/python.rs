@@ -1,4 +1,4 @@
-//! The Python of the other frameworks.
+//! The Python interpreter of the other frameworks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use burn_dp_examples::training::TrainError;
 use tempfile::TempDir;
 
-/// What stands in a package, by its name, and what `pip` installs for it.
+/// A package: its name, its module, and what `pip` installs for it.
 pub(super) struct Package {
     /// The name in sentences.
     name: &'static str,
@@ -16,7 +16,7 @@ pub(super) struct Package {
     sources: &'static [&'static str],
 }
 
-/// The packages, each after those that it needs.
+/// The packages, each after the packages that it needs.
 pub(super) const PACKAGES: [Package; 4] = [
     Package { name: "PyTorch", module: "torch", sources: &["torch"] },
     Package { name: "Opacus", module: "opacus", sources: &["opacus"] },
@@ -28,7 +28,7 @@ pub(super) const PACKAGES: [Package; 4] = [
     },
 ];
 
-/// The scripts, which are written to a folder for the time of a run.
+/// The scripts, which are written to a folder for the duration of a run.
 const SCRIPTS: [(&str, &str); 4] = [
     ("finetune_torch.py", include_str!("../../../peers/finetune_torch.py")),
     ("bench_torch.py", include_str!("../../../peers/bench_torch.py")),
@@ -68,7 +68,7 @@ impl Python {
         Ok(Self { interpreter: interpreter.into(), modules, scripts: scripts()? })
     }
 
-    /// Returns which of these modules are missing, with the way out; `None` if all are there.
+    /// Returns which of these modules are missing, with a remedy; `None` if none are.
     pub(in crate::bench) fn lacks(&self, modules: &[&str]) -> Option<String> {
         let needs = |package: &&Package| modules.contains(&package.module);
         let missing: Vec<_> = PACKAGES
@@ -112,8 +112,8 @@ pub(super) fn of_environment(folder: &Path) -> PathBuf {
     if cfg!(windows) { folder.join("Scripts/python.exe") } else { folder.join("bin/python") }
 }
 
-/// Creates a virtual environment, unless there is one, and installs the frameworks. What cannot be
-/// installed is said and left out.
+/// Creates a virtual environment, unless there is one, and installs the frameworks. A framework
+/// that cannot be installed is reported and skipped.
 ///
 /// # Errors
 ///
@@ -142,7 +142,7 @@ pub(super) fn install(base: &Path, folder: &Path) -> Result<PathBuf, TrainError>
     Ok(interpreter)
 }
 
-/// Returns the output of a command, or a sentence why it failed.
+/// Returns the output of a command, or a sentence that says why it failed.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("cannot be started: {error}"))?;
     if output.status.success() {

@@ -1,4 +1,4 @@
-//! The figures of the comparison, and the ratios that are made of them.
+//! The figures of the comparison, and the ratios computed from them.
 
 use comfy_table::Table;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct PeerRow {
     /// CPU time of a step on all threads, in milliseconds; `None` where the system does not report
     /// it.
     pub cpu_ms: Option<f64>,
-    /// Peak memory of the process in MiB, the program and its libraries included; `None` where the
+    /// Peak memory of the process in MiB, including the program and its libraries; `None` where the
     /// system does not report it.
     pub peak_mib: Option<f64>,
 }
@@ -57,7 +57,7 @@ pub(super) fn subjects(rows: &[PeerRow]) -> Vec<Subject<'_>> {
     subjects
 }
 
-/// Our private step over other steps, on one subject.
+/// Our private step relative to other steps, on one subject.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Ratios {
     /// Over the ordinary step of PyTorch, the fastest step of Opacus, the ordinary step of our
@@ -89,7 +89,7 @@ fn ratios(rows: &[PeerRow], subject: Subject<'_>) -> Ratios {
     }
 }
 
-/// Returns the geometric mean, `None` of no values.
+/// Returns the geometric mean; `None` if there are no values.
 fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let logarithms: Vec<_> = values.map(f64::ln).collect();
     let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;

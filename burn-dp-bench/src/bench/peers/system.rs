@@ -11,7 +11,7 @@ use crate::bench::process::Process;
 use crate::bench::worker::{self, WorkerOptions};
 use crate::bench::{Algorithm, InnerOptimizer, cores};
 
-/// A system that makes training steps.
+/// A system that runs training steps.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
     /// This library: the ordinary step of its layers, and the private step.
@@ -61,12 +61,12 @@ impl System {
         }
     }
 
-    /// Returns whether the steps are made by Python.
+    /// Returns whether the steps run in Python.
     pub(super) fn is_python(self) -> bool {
         !matches!(self, Self::BurnDp | Self::Burn)
     }
 
-    /// Returns the modules of Python that the system needs.
+    /// Returns the Python modules that the system needs.
     pub(super) fn modules(self) -> &'static [&'static str] {
         match self {
             Self::BurnDp | Self::Burn => &[],
@@ -84,7 +84,7 @@ impl System {
 }
 
 impl Step {
-    /// Starts a process that makes the step on command.
+    /// Starts a process that runs the step on command.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
-//! What is made larger.
+//! The size that is increased.
 
 use clap::ValueEnum;
 
 use crate::bench::networks::{Network, Sizes};
 
-/// A size that is changed while the others stay.
+/// A size that is changed while the others stay constant.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
     /// Examples in a step, of the CNN.

@@ -1,7 +1,7 @@
 //! Exponents of power laws.
 
-/// Returns the slope of the line of least squares through the logarithms of the points: `y` grows
-/// like `x` to this power. Returns `None` without two different positive `x`, or if a value is not
+/// Returns the slope of the least-squares line through the logarithms of the points: `y` grows like
+/// `x` to this power. Returns `None` without two different positive `x`, or if a value is not
 /// positive.
 pub(super) fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let valid = |&(x, y): &(f64, f64)| x > 0.0 && y > 0.0 && x.is_finite() && y.is_finite();

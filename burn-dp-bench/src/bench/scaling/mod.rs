@@ -19,7 +19,7 @@ use super::{InnerOptimizer, cores};
 
 /// Measures, prints the tables, and writes the files.
 ///
-/// A size at which a process fails is printed on the standard error and left out.
+/// A size at which a process fails is reported on standard error and skipped.
 ///
 /// # Errors
 ///

@@ -8,7 +8,7 @@ use crate::bench::Algorithm;
 /// Options of `bench scaling`.
 #[derive(Args, Debug, Clone)]
 pub struct ScalingOptions {
-    /// What is made larger.
+    /// The sizes that are increased.
     #[arg(long, value_enum, value_delimiter = ',', default_values =
         ["batch", "width", "depth", "sequence", "image"])]
     pub axes: Vec<Axis>,

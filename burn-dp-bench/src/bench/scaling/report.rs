@@ -30,7 +30,7 @@ pub struct Point {
     pub cpu_ms: Option<f64>,
     /// Peak memory of the process, in MiB.
     pub peak_mib: Option<f64>,
-    /// Peak memory without the memory that the program itself takes, in MiB.
+    /// Peak memory minus the memory that the program itself uses, in MiB.
     pub step_mib: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What a model that was trained on public texts gains over private training from scratch.
+//! The gain of a model that was pre-trained on public texts over private training from scratch.
 //!
 //! Each run is a run of `cargo xtask finetune`.
 

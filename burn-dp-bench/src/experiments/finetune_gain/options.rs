@@ -7,21 +7,21 @@ use clap::Args;
 /// Options of the experiment.
 #[derive(Args, Debug, Clone)]
 pub struct FinetuneGainOptions {
-    /// File of texts: .csv with a head line, or .jsonl, plain or gzip. One half is taken as public
-    /// and pre-trains a small GPT-2; the other half is private.
+    /// File of texts: .csv with a header row, or .jsonl, plain or gzip. One half is treated as
+    /// public and pre-trains a small GPT-2; the other half is private.
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
     /// Column of the text.
     #[arg(long, value_name = "COLUMN")]
     pub text: String,
-    /// Column of what belongs to one half as a whole: its value up to the first slash [default:
-    /// each text by itself].
+    /// Column of the group that stays in one half as a whole: its value up to the first slash
+    /// [default: each text on its own].
     #[arg(long, value_name = "COLUMN")]
     pub group: Option<String>,
     /// Column of the user: protects all rows of a user together.
     #[arg(long, value_name = "COLUMN")]
     pub user: Option<String>,
-    /// Column of the class: trains a classifier in place of a language model.
+    /// Column of the class: trains a classifier instead of a language model.
     #[arg(long, value_name = "COLUMN", requires = "labels")]
     pub label: Option<String>,
     /// Names of the classes.
@@ -33,14 +33,14 @@ pub struct FinetuneGainOptions {
     /// Probability with which a budget may be exceeded.
     #[arg(long, value_name = "D", default_value_t = 1e-5)]
     pub delta: f64,
-    /// Small models and short trainings: minutes for a run on two cores.
+    /// Small models and short training: minutes for a run on two cores.
     #[arg(long)]
     pub quick: bool,
     /// Seeds of initial weights, one run each; noise and sampling never use them.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1", "2"])]
     pub seeds: Vec<u64>,
-    /// Folder for the figure, the halves and the models [default: out/experiment-NAME]. A run that
-    /// was interrupted continues.
+    /// Folder for the figure, the halves and the models [default: out/experiment-NAME]. An
+    /// interrupted run continues.
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// File for the figures as JSON [default: NAME.json in the output folder].

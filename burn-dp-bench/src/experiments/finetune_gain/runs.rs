@@ -14,7 +14,7 @@ use crate::experiments::figure::Preset;
 /// A way to train.
 pub(super) struct Contender {
     pub(super) name: &'static str,
-    /// Whether it begins with the pre-trained weights.
+    /// Whether it starts from the pre-trained weights.
     pub(super) is_pretrained: bool,
     pub(super) way: Way,
     /// Other options of the command.
@@ -35,7 +35,7 @@ pub(super) const CONTENDERS: [Contender; 5] = [
     Contender { name: "probe", is_pretrained: true, way: Way::Probe, options: &[] },
 ];
 
-/// Sizes of the public and of the private training.
+/// Sizes of the public and the private training.
 #[derive(Debug)]
 pub(super) struct Setting {
     pub(super) pretrain_steps: &'static str,
@@ -113,13 +113,13 @@ impl Kind {
         }
     }
 
-    /// Returns the better of two results: of accuracies or of perplexities.
+    /// Returns the better of two results, which are accuracies or perplexities.
     pub(super) fn better(self, one: f64, other: f64) -> f64 {
         if self == Self::Classes { one.max(other) } else { one.min(other) }
     }
 }
 
-/// What a run reached, before and after the private training.
+/// The results of a run, before and after the private training.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Reached {
     pub(super) before: f64,
@@ -132,7 +132,7 @@ pub(super) struct Runs<'a> {
     pub(super) setting: Setting,
     pub(super) kind: Kind,
     pub(super) folder: PathBuf,
-    /// Whether halves and models are there.
+    /// Whether the halves and the models exist.
     pub(super) is_prepared: Cell<bool>,
 }
 
@@ -154,7 +154,7 @@ impl Runs<'_> {
         self.folder.join(name)
     }
 
-    /// Describes everything that is the same in all runs.
+    /// Describes everything that all runs have in common.
     pub(super) fn described(&self) -> String {
         let FinetuneGainOptions { data, text, group, user, label, labels, delta, .. } =
             self.options;
@@ -162,7 +162,7 @@ impl Runs<'_> {
         format!("{data:?}, delta {delta}, {:?}", self.setting)
     }
 
-    /// Halves the data, and trains on the public half, unless it is the half of an earlier run.
+    /// Splits the data in halves and trains on the public half, unless an earlier run did.
     fn prepare(&self) -> Result<(), TrainError> {
         if self.is_prepared.get() {
             return Ok(());
@@ -180,7 +180,7 @@ impl Runs<'_> {
         write_halves(&options.data, columns, [&found, &private])?;
         let io = |source| TrainError::Io { path: public.clone(), source };
         let is_same = std::fs::read(&public).ok() == Some(std::fs::read(&found).map_err(io)?);
-        // The last file of a model.
+        // The last file of a model to be written.
         let config = |model: &Path| model.join("config.json");
         if !is_same {
             models.iter().try_for_each(|model| files::remove(&config(model)))?;
@@ -201,7 +201,7 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// Makes a private run, after the public one if there was none yet.
+    /// Runs private training, after public training if there was none yet.
     pub(super) fn reach(
         &self,
         contender: &Contender,
@@ -211,7 +211,7 @@ impl Runs<'_> {
         self.prepare()?;
         let model = self.at(if contender.is_pretrained { "pretrained" } else { "scratch" });
         let output = self.at("run");
-        // A run that was killed is not resumed: the measurement begins again.
+        // A killed run is not resumed: the measurement starts again.
         match std::fs::remove_dir_all(&output) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(TrainError::Io { path: output, source: error });

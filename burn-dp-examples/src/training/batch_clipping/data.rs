@@ -27,7 +27,7 @@ pub struct BatchData {
 }
 
 impl BatchData {
-    /// Creates the data of a training from images whose public part was set apart.
+    /// Creates the data of a training run from images whose public part was set aside.
     pub fn new(splits: Splits<ImageBatcher>, public: Option<PublicData<ImageItem>>) -> Self {
         let Splits { name, encoder, train, test, classes } = splits;
         Self { name, encoder, private: train.items().to_vec(), public, test, classes }

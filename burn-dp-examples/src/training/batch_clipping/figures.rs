@@ -29,7 +29,7 @@ pub struct BatchFigures {
     pub mini_set_size: usize,
     /// Mini-sets in a step.
     pub mini_sets: usize,
-    /// What is protected.
+    /// The protected unit.
     pub unit: String,
     /// The neighboring relation.
     pub relation: String,

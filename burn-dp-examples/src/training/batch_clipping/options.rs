@@ -25,8 +25,8 @@ const NOISE_MULTIPLIER: &str = "Noise multiplier of a step. With one threshold i
 /// mini-set is clipped as a whole.
 ///
 /// Without further options: LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023.
-/// BatchNorm's statistics for inference come from public images: digits that are drawn apart, or
-/// --public-data.
+/// BatchNorm's statistics for inference come from public images: digits that are drawn separately,
+/// or --public-data.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
 #[command(mut_arg("delta", |arg| arg.default_value("1e-5")))]
@@ -39,7 +39,7 @@ pub struct BatchOptions {
     /// Budget and noise.
     #[command(flatten)]
     pub privacy: PrivacyOptions,
-    /// What is clipped.
+    /// The clipped unit.
     #[arg(long, value_enum, help_heading = "Clipping")]
     pub clipping: UnitClippingName,
     /// How updates are clipped.
@@ -121,8 +121,8 @@ pub struct MiniSetOptions {
     /// Fix weights that have converged, after each window of this many steps (sparsification).
     #[arg(long, value_name = "STEPS")]
     pub sparsify: Option<u64>,
-    /// A weight has converged if its deviation within a window is at most this, times the
-    /// deviation that the noise gives it in one step.
+    /// A weight has converged if its deviation within a window is at most this factor times the
+    /// deviation that the noise causes in one step.
     #[arg(long, value_name = "FACTOR", default_value_t = 2.0, allow_hyphen_values = true)]
     pub sparsify_factor: f64,
 }
@@ -133,7 +133,7 @@ impl TrainingOptions for BatchOptions {
     }
 }
 
-/// What is clipped.
+/// The clipped unit.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnitClippingName {
     /// The update of a mini-set.

@@ -1,4 +1,4 @@
-//! The clipping policy of a training with mini-sets.
+//! The clipping policy of training with mini-sets.
 
 use burn::module::Module;
 use burn_dp::DpError;
@@ -20,7 +20,7 @@ impl BatchSettings {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy refuses the
+    /// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy rejects the
     /// norms.
     pub(super) fn clipping<M: Module>(
         &self,

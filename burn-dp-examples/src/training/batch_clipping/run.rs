@@ -15,7 +15,7 @@ use crate::training::progress::{
 use crate::training::statement::statement;
 use crate::training::{TrainError, device, typed};
 
-/// Trains as the options say, and writes the model, the privacy statement, the figures and the
+/// Trains with the given options, and writes the model, the privacy statement, the figures and the
 /// plots.
 ///
 /// # Errors
@@ -47,7 +47,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn train(self, model: BatchModel) -> Result<BatchFigures, TrainError> {
         let Self { settings, data, device, output, checkpoints } = self;
-        // Everything that can be refused is refused before the first file.
+        // All checks come before the first file is written.
         let training = BatchTraining::prepare(model, settings, data, device, Some(&checkpoints))?;
         output.begin()?;
         let steps_per_epoch = training.steps_per_epoch();

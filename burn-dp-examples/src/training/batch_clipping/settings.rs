@@ -15,7 +15,7 @@ use crate::training::{EarlierLedgers, PrivacySettings, TrainError, checks};
 /// sensitivity 2C.
 const NOISE_MULTIPLIER: f64 = 1.0;
 
-/// The settings of one training with mini-sets.
+/// The settings of one training run with mini-sets.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BatchSettings {
     /// How updates are clipped.
@@ -24,17 +24,17 @@ pub struct BatchSettings {
     /// Mini-sets, length and learning rates.
     #[serde(flatten)]
     pub training: MiniSetOptions,
-    /// Budget and noise. Without both, the noise is the noise of the paper.
+    /// Budget and noise. Without both, the noise is as in the paper.
     #[serde(flatten)]
     pub privacy: PrivacySettings,
-    /// What was released before on the same data; the plan of a resumed run compares it.
+    /// Earlier releases on the same data; the plan of a resumed run compares them.
     #[serde(skip)]
     pub earlier: EarlierLedgers,
     /// Seed of the initial weights and of the membership in mini-sets.
     pub seed: u64,
 }
 
-/// What a resumed run must share, by option.
+/// The settings that a resumed run must share, by option.
 #[derive(Serialize)]
 pub(super) struct Compared<'a> {
     #[serde(flatten)]
@@ -63,7 +63,7 @@ impl BatchSettings {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] with the option, the value and the way out.
+    /// Returns [`TrainError::Option`] with the option, the value, and a remedy.
     pub(super) fn new(options: &BatchOptions) -> Result<Self, TrainError> {
         refuse_foreign(options)?;
         let (policy, training) = (options.policy.clone(), options.training.clone());
@@ -162,7 +162,7 @@ impl BatchSettings {
     }
 }
 
-/// Checks that no option is given that another choice ignores.
+/// Checks that no given option is ignored because of another choice.
 fn refuse_foreign(options: &BatchOptions) -> Result<(), TrainError> {
     let given = &options.given;
     if options.training.local_steps.is_none() {

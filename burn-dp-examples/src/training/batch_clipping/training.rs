@@ -17,14 +17,14 @@ use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
 use crate::training::{Evaluation, TrainError, typed};
 
-/// Images of a public batch.
+/// Number of images in a public batch.
 const PUBLIC_BATCH: usize = 64;
 
-/// Public batches from which a model gets its statistics for inference. The initial running
+/// Number of public batches that a model's statistics for inference come from. The initial running
 /// averages have the weight 0.9^100 after them.
 const PUBLIC_BATCHES: usize = 100;
 
-/// A training that has been checked and can begin or continue.
+/// A training run that has been checked and can start or continue.
 pub(super) struct BatchTraining<'a> {
     settings: &'a BatchSettings,
     data: &'a BatchData,
@@ -48,7 +48,7 @@ impl<'a> BatchTraining<'a> {
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
-    /// data, or there is something to resume and the run is not resumed, or the reverse.
+    /// data, or if there is something to resume and the run is not resumed, or vice versa.
     pub(super) fn prepare(
         model: BatchModel,
         settings: &'a BatchSettings,
@@ -87,7 +87,7 @@ impl<'a> BatchTraining<'a> {
         self.settings.steps_per_epoch(&self.sets)
     }
 
-    /// Returns the number of steps that were made before.
+    /// Returns the number of earlier steps.
     pub(super) fn first_step(&self) -> usize {
         self.optim.next_step() as usize
     }
@@ -108,7 +108,7 @@ impl<'a> BatchTraining<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Privacy`] if a step is refused or a checkpoint cannot be written.
+    /// Returns [`TrainError::Privacy`] if a step is rejected or a checkpoint cannot be written.
     pub(super) fn train(
         self,
         checkpoints: Option<&Checkpoints>,
@@ -195,7 +195,7 @@ impl<'a> BatchTraining<'a> {
 
 /// Initializes the network of the settings.
 pub(super) fn network(settings: &BatchSettings, data: &BatchData, device: &Device) -> BatchModel {
-    // Only the initial weights: noise and sampling have their own generators.
+    // This only affects the initial weights, because noise and sampling have their own generators.
     device.seed(settings.seed);
     let channels = data.encoder.shape.channels;
     settings.training.model.init(channels, data.classes, &device.clone().autodiff())
@@ -206,7 +206,7 @@ pub(super) fn network(settings: &BatchSettings, data: &BatchData, device: &Devic
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the data or
-/// a step is refused.
+/// a step is rejected.
 pub fn figures(
     settings: &BatchSettings,
     data: &BatchData,

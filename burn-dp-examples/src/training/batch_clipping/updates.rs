@@ -16,7 +16,7 @@ use crate::training::TrainError;
 use crate::training::optimizer::optimizer;
 use crate::training::options::OptimizerName;
 
-/// Public units whose norms the layerwise thresholds follow.
+/// Number of public units whose norms the layerwise thresholds follow.
 const PUBLIC_UNITS: usize = 100;
 
 /// Momentum of the local steps.
@@ -41,7 +41,7 @@ impl Updates {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Privacy`] if the local learning rate is refused.
+    /// Returns [`TrainError::Privacy`] if the local learning rate is rejected.
     pub(super) fn new(
         settings: &BatchSettings,
         encoder: ImageBatcher,
@@ -65,7 +65,7 @@ impl Updates {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError`] if the losses or the model are refused.
+    /// Returns [`DpError`] if the losses or the model are rejected.
     pub(super) fn of<M: Classifier<Inputs = Tensor<4>>>(
         &self,
         model: M,
@@ -93,7 +93,7 @@ impl Updates {
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] without public images, and [`TrainError::Privacy`] if an
-    /// update is refused or has other parameters than the groups.
+    /// update is rejected or has other parameters than the groups.
     pub(super) fn public_norms<M: Classifier<Inputs = Tensor<4>>>(
         &self,
         model: &M,

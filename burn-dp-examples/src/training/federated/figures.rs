@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A measurement on the public users.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RoundFigures {
-    /// Number of rounds made so far.
+    /// Number of rounds so far.
     pub round: usize,
     /// Mean cross entropy of the predictions for public users.
     pub test_loss: f64,
@@ -13,8 +13,8 @@ pub struct RoundFigures {
     pub test_accuracy: f64,
     /// Upper bound of ε so far; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
-    /// Clipping threshold of the next update of a user, all groups together. It depends on noisy
-    /// counts only.
+    /// Clipping threshold of the next update of a user, all groups together. It depends only on
+    /// noisy counts.
     pub threshold: f64,
     /// Mean norm of the updates of public users in each parameter: path and norm.
     pub update_norms: Vec<(String, f64)>,
@@ -28,7 +28,7 @@ pub struct FederatedFigures {
     pub dataset: String,
     /// Whether the training was differentially private: false with an insecure seed.
     pub private: bool,
-    /// What is protected.
+    /// The protected unit.
     pub unit: String,
     /// Upper bound of ε at the end; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,

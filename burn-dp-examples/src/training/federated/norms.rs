@@ -25,7 +25,7 @@ const PRIVATE_MEANS_PLOT: &str = "private-means.svg";
 /// Name of the plot of their medians.
 const PRIVATE_MEDIANS_PLOT: &str = "private-medians.svg";
 
-/// Public users whose updates are computed.
+/// Number of public users whose updates are computed.
 const USERS: usize = 50;
 
 /// Returns the norm in each parameter of the updates of public users.

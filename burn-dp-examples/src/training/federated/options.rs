@@ -14,7 +14,7 @@ use crate::training::sampling::SamplingOptions;
 /// Train a language model on the text of many users with user-level differential privacy.
 ///
 /// The guarantee is for everything that one user (a speaking role) says. A tenth of the users is
-/// kept as public: they measure the model and are never trained on.
+/// public: they are used to evaluate the model and are never trained on.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
 #[command(mut_arg("epsilon", |arg| with_default(arg, "8")))]
@@ -24,7 +24,7 @@ pub struct FederatedOptions {
     /// Data set to train on.
     #[arg(value_enum)]
     pub dataset: UserDatasetName,
-    /// Protect users, not single examples. The plays are trained in no other way.
+    /// Protect users, not single examples. The plays support no other mode.
     #[arg(long)]
     pub federated: bool,
     /// Folder with shakespeare-users.jsonl, plain or gzip [default: the variable BURN_DP_DATA].
@@ -66,7 +66,7 @@ pub struct RoundOptions {
     /// File with a public list of words, one per line: predict words instead of characters.
     #[arg(long, value_name = "FILE")]
     pub vocabulary: Option<PathBuf>,
-    /// What a user computes in a round.
+    /// The computation of a user in a round.
     #[arg(long, value_enum, default_value_t = AlgorithmName::FedAvg)]
     #[serde(serialize_with = "as_typed")]
     pub algorithm: AlgorithmName,
@@ -129,7 +129,7 @@ pub struct RoundOptions {
     /// Width of the LSTM.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub hidden: usize,
-    /// Use the embedding of the tokens as the last layer too.
+    /// Also use the embedding of the tokens as the last layer.
     #[arg(long)]
     pub tied: bool,
 }
@@ -160,12 +160,12 @@ pub enum UserClippingName {
     PerLayer,
     /// Every update to the same norm.
     Automatic,
-    /// Each parameter to a threshold proportional to its norm for public users, measured anew
-    /// with each measurement.
+    /// Each parameter to a threshold proportional to its norm for public users, updated with each
+    /// measurement.
     Layerwise,
 }
 
-/// What a user computes in a round.
+/// The computation of a user in a round.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlgorithmName {
     /// Federated averaging: local epochs; the total change is released.

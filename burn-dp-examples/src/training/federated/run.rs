@@ -22,7 +22,7 @@ const LOSS_PLOT: &str = "loss.svg";
 /// Name of the plot of the clipping threshold.
 const THRESHOLD_PLOT: &str = "threshold.svg";
 
-/// Trains as the options say, and writes the model, the privacy statement, the figures and the
+/// Trains with the given options, and writes the model, the privacy statement, the figures and the
 /// plots.
 ///
 /// # Errors

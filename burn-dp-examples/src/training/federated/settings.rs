@@ -25,8 +25,8 @@ const EPSILON: f64 = 8.0;
 /// The quantile that is reported of the tracked norms.
 pub(super) const MEDIAN: f64 = 0.5;
 
-/// The settings of one user-level training. Serialized, they are what a resumed run must share, by
-/// option.
+/// The settings of one user-level training run. Their serialized form contains what a resumed run
+/// must share, by option.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct FederatedSettings {
@@ -36,12 +36,12 @@ pub struct FederatedSettings {
     /// How the users of a round are drawn.
     #[serde(flatten)]
     pub sampling: SamplingSettings,
-    /// What correlates the noise of the rounds.
+    /// The strategy that correlates the noise of the rounds.
     pub correlated_noise: Option<Strategy>,
     /// Budget and noise.
     #[serde(flatten)]
     pub privacy: PrivacySettings,
-    /// What was released before on the same data; the plan of a resumed run compares it.
+    /// Earlier releases on the same data; the plan of a resumed run compares them.
     #[serde(skip)]
     pub earlier: EarlierLedgers,
     /// Rounds between two measurements.
@@ -51,7 +51,7 @@ pub struct FederatedSettings {
     pub seed: u64,
 }
 
-/// What a resumed run must share, by option.
+/// The settings that a resumed run must share, by option.
 #[derive(Serialize)]
 pub(super) struct Compared<'a> {
     #[serde(flatten)]
@@ -65,8 +65,8 @@ impl FederatedOptions {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] for an impossible number, and for an option that another
-    /// choice ignores.
+    /// Returns [`TrainError::Option`] for an impossible number, and for an option that is ignored
+    /// because of another choice.
     pub(super) fn check(&self) -> Result<FederatedSettings, TrainError> {
         if !self.federated {
             let reason = "must be given: the plays are trained with the speaking role as the unit \
@@ -111,7 +111,7 @@ impl FederatedOptions {
         })
     }
 
-    /// Checks that no option is given that another choice ignores.
+    /// Checks that no given option is ignored because of another choice.
     fn refuse_foreign(&self) -> Result<(), TrainError> {
         let (given, training) = (&self.given, &self.training);
         if !training.clipping.is_adaptive() {
@@ -190,7 +190,7 @@ impl FederatedSettings {
 }
 
 impl RoundOptions {
-    /// Returns the clipping policy, with an estimator of norms if it is asked for.
+    /// Returns the clipping policy, with an estimator of norms if it is requested.
     fn clipping<M: Module>(
         &self,
         model: &M,
@@ -243,7 +243,7 @@ impl RoundOptions {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Privacy`] if a number is refused.
+    /// Returns [`TrainError::Privacy`] if a number is rejected.
     pub(super) fn update(&self) -> Result<UserUpdate, TrainError> {
         Ok(match self.algorithm {
             AlgorithmName::FedSgd => FedSgdConfig::new(self.max_examples).init()?,

@@ -1,4 +1,4 @@
-//! The rounds of a user-level training.
+//! The rounds of user-level training.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::training::TrainError;
 use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
 
-/// A training that has been checked and can begin or continue.
+/// A training run that has been checked and can start or continue.
 pub(super) struct UserTraining<'a> {
     settings: &'a FederatedSettings,
     users: &'a Users,
@@ -34,14 +34,15 @@ impl<'a> UserTraining<'a> {
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the
-    /// users, or there is something to resume and the run is not resumed, or the reverse.
+    /// users, or if there is something to resume and the run is not resumed, or vice versa.
     pub(super) fn prepare(
         settings: &'a FederatedSettings,
         users: &'a Users,
         device: &'a Device,
         checkpoints: Option<&Checkpoints>,
     ) -> Result<Self, TrainError> {
-        // Only the initial weights: noise and sampling have their own generators.
+        // This only affects the initial weights, because noise and sampling have their own
+        // generators.
         device.seed(settings.seed);
         let training = &settings.training;
         let config = NextTokenConfig::new(users.tokens)
@@ -72,7 +73,7 @@ impl<'a> UserTraining<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Privacy`] if a round is refused or a checkpoint cannot be written.
+    /// Returns [`TrainError::Privacy`] if a round is rejected or a checkpoint cannot be written.
     pub(super) fn train(
         self,
         checkpoints: Option<&Checkpoints>,
@@ -162,7 +163,7 @@ impl<'a> UserTraining<'a> {
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit the users
-/// or a round is refused.
+/// or a round is rejected.
 pub fn figures(
     settings: &FederatedSettings,
     users: &Users,

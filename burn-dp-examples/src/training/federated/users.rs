@@ -1,4 +1,4 @@
-//! The users of a run: private ones, and public ones who measure the model.
+//! The users of a run: private ones, and public ones for evaluation.
 
 use burn::module::Module;
 use burn::tensor::Device;
@@ -11,17 +11,17 @@ use crate::models::{NextToken, WindowBatch};
 use crate::training::options::DataOptions;
 use crate::training::{Evaluation, TrainError};
 
-/// About one of this many users is public: measured on, never trained on. A checksum of the name
-/// decides, so that a user who is added or removed moves no other one.
+/// About one of this many users is public: used for evaluation, never trained on. A checksum of the
+/// name decides, so adding or removing a user does not move any other.
 const PUBLIC_EVERY: usize = 10;
 
-/// Windows in a batch of a measurement.
+/// Number of windows in a batch of a measurement.
 const MEASURED: usize = 64;
 
-/// Most windows of a public user that are measured.
+/// Maximum number of measured windows of a public user.
 const MEASURED_OF_USER: usize = 16;
 
-/// Private users, and public ones, who measure the model.
+/// Private users, and public ones for evaluation.
 #[derive(Debug)]
 pub struct Users {
     /// Name of the data set.
@@ -33,7 +33,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Takes about every tenth role as public, and cuts the text of all into windows.
+    /// Makes about every tenth role public, and splits all texts into windows.
     ///
     /// # Arguments
     ///

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use crate::training::options::{Given, PUBLIC_OPTIONS, typed};
 use crate::training::{TrainError, checks};
 
-/// A clipping policy. `--clipping batch` is another training.
+/// A clipping policy. `--clipping batch` selects another training mode.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClippingName {
     /// The whole gradient to one threshold.
@@ -30,7 +30,7 @@ pub enum RuleName {
     Linear,
 }
 
-/// Which policy clips, and its options.
+/// The clipping policy and its options.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Clipping")]
 pub struct ClippingOptions {
@@ -38,7 +38,7 @@ pub struct ClippingOptions {
     #[arg(long, value_name = "C", allow_hyphen_values = true)]
     pub max_grad_norm: Option<f64>,
     /// How gradients are clipped; --max-grad-norm is the threshold, or the initial or master
-    /// threshold. `batch` is another training: `--clipping batch --help`.
+    /// threshold. `batch` selects another training mode: `--clipping batch --help`.
     #[arg(long, value_enum, default_value_t = ClippingName::Flat)]
     pub clipping: ClippingName,
     /// Quantile: fraction of the examples that should not be clipped.
@@ -198,7 +198,7 @@ mod tests {
             let name = line.split(' ').next().unwrap();
             let text = error(line);
             assert!(text.starts_with(name) && text.contains("--clipping flat"), "{text}");
-            // Also where the value is the default.
+            // Even if the value is the default.
             let text = error(&format!("{line} --non-private"));
             assert!(text.starts_with(name) && text.contains("with --non-private"), "{text}");
         }

@@ -21,7 +21,7 @@ pub struct RunFigures {
     pub dataset: String,
     /// Name of the model.
     pub model: String,
-    /// Whether the training was differentially private: false also with an insecure seed.
+    /// Whether the training was differentially private: false even with an insecure seed.
     pub private: bool,
     /// Upper bound of ε at the end; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
@@ -83,7 +83,7 @@ pub(super) struct Outcome {
     pub(super) steps: usize,
     pub(super) items: [usize; 2],
     pub(super) test: Evaluation,
-    /// Of the averaged weights.
+    /// The evaluation of the averaged weights.
     pub(super) averaged: Option<Evaluation>,
     pub(super) seconds: f64,
 }

@@ -1,4 +1,4 @@
-//! Options of the input of a network: images of a size, or texts of a length.
+//! Options for the input of a network: images of a given size, or texts of a given length.
 
 use std::path::PathBuf;
 
@@ -10,17 +10,17 @@ use crate::models::{ModelName, NormName};
 use crate::training::TrainError;
 use crate::training::options::{DatasetName, as_typed, typed};
 
-/// Shift of an image, unless another is given: that of De et al., 2022.
+/// Default shift of an image, as in De et al., 2022.
 const CROP: usize = 4;
 
-/// Options that belong to some data sets or networks only.
+/// Options that belong only to some data sets or networks.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Input")]
 pub struct InputOptions {
     /// folder: pixels per side to which images are scaled [default: 64].
     #[arg(long, value_name = "PIXELS")]
     pub image_size: Option<usize>,
-    /// Images: train on their scattering features, of wavelets without parameters, in place of
+    /// Images: train on their scattering features, from wavelets without parameters, instead of
     /// their pixels. They are computed once; an image of 28 pixels has 3969, in 16 KB.
     #[arg(long)]
     pub scattering: bool,
@@ -142,7 +142,7 @@ impl InputSettings {
     }
 }
 
-/// A larger shift can move a whole image out of its frame.
+/// Maximum shift: a larger one can move a whole image out of its frame.
 const LARGEST_CROP: usize = 28;
 
 /// Random copies of each image.
@@ -158,7 +158,7 @@ pub struct Augmentation {
 }
 
 impl Augmentation {
-    /// Checks the options; `None` if no copies are asked for.
+    /// Checks the options; `None` if no copies are requested.
     fn new(options: &InputOptions, texts: bool) -> Result<Option<Self>, TrainError> {
         let Some(copies) = options.augmentation else {
             let given = [("--crop", options.crop.is_some()), ("--mirror", options.mirror)];

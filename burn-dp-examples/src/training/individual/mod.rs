@@ -1,5 +1,5 @@
-//! Training with individual clipping: each example's gradient is clipped. Also ordinary training of
-//! the same models.
+//! Training with individual clipping: each example's gradient is clipped. This also includes
+//! ordinary training of the same models.
 
 mod clipping;
 mod figures;

@@ -14,10 +14,10 @@ use crate::training::sampling::SamplingOptions;
 
 /// Train a classifier of images or texts with differential privacy.
 ///
-/// Without options: the convolutional network on drawn digits, at epsilon = 3. What is not given is
-/// taken from the recipe of the data set and the network. Two other trainings have options of their
-/// own: `train --clipping batch --help` (mini-sets, BatchNorm) and `train shakespeare --help`
-/// (user-level privacy).
+/// Without options: the convolutional network on drawn digits, at epsilon = 3. Options that are not
+/// given are taken from the recipe of the data set and the network. Two other training modes have
+/// their own options: `train --clipping batch --help` (mini-sets, BatchNorm) and `train shakespeare
+/// --help` (user-level privacy).
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
 #[command(mut_arg("epsilon", |arg| with_default(arg, "3")))]
@@ -52,14 +52,14 @@ pub struct IndividualOptions {
     /// their updates are lost.
     #[arg(long, requires = "resume")]
     pub skip_lost_steps: bool,
-    /// Train the same model the ordinary way: no clipping, no noise, no guarantee.
+    /// Train the same model in the ordinary way: no clipping, no noise, no guarantee.
     #[arg(long)]
     pub non_private: bool,
     #[arg(skip)]
     pub(in crate::training) given: Given,
 }
 
-/// How the model is trained; what is not given comes from the recipe.
+/// How the model is trained; options that are not given come from the recipe.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Training")]
 pub struct TrainingRecipeOptions {
@@ -70,16 +70,17 @@ pub struct TrainingRecipeOptions {
     /// size / N.
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
-    /// Largest number of examples in memory at once (the physical batch). It changes only speed,
-    /// memory and rounding [default: 256].
+    /// Maximum number of examples in memory at once (the physical batch). It changes only speed,
+    /// memory, and rounding [default: 256].
     #[arg(long, value_name = "N")]
     pub physical_batch_size: Option<usize>,
-    /// Precision of the forward and backward passes; all else is in single precision [default:
-    /// f32].
+    /// Precision of the forward and backward passes; everything else is in single precision
+    /// [default: f32].
     #[arg(long, value_enum)]
     pub precision: Option<Precision>,
-    /// Measured costs of the device, by which the fastest way to the norms is chosen: a file of
-    /// `cargo xtask bench device-costs --json FILE`. They change only speed, memory and rounding.
+    /// Measured costs of the device, which determine the fastest way to compute the norms: a file
+    /// from `cargo xtask bench device-costs --json FILE`. They change only speed, memory, and
+    /// rounding.
     #[arg(long, value_name = "FILE")]
     pub device_costs: Option<PathBuf>,
     /// Length of the training in passes over the data.

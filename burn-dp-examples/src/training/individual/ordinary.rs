@@ -13,7 +13,7 @@ use crate::models::Classifier;
 use crate::training::TrainError;
 
 /// Trains on shuffled batches and calls `after_step` after each of them. Returns the model, and the
-/// average of its weights if the settings ask for it.
+/// average of its weights if the settings request it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! From options to a clipping policy.
+//! Creates a clipping policy from options.
 
 use burn_dp::clipping::{
     AutomaticClipping, Clipping, FlatClipping, GroupedClipping, LayerwiseClipping,
@@ -18,7 +18,7 @@ impl ClippingSettings {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Privacy`] if the policy refuses the threshold or the model.
+    /// Returns [`TrainError::Privacy`] if the policy rejects the threshold or the model.
     pub(super) fn policy<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         &self,
         model: &M,

@@ -17,25 +17,25 @@ use crate::training::budget::within_budget;
 use crate::training::checkpoints::{Checkpoints, Start};
 use crate::training::options::Precision;
 
-/// Examples on which their independence is tested.
+/// Number of examples that independence is tested on.
 const PROBE_ITEMS: usize = 4;
 
-/// A step that was made.
+/// A finished step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Step {
-    /// Number of steps made so far, including those before a resumption.
+    /// Number of steps so far, including those before a resumption.
     pub(super) number: usize,
     /// Upper bound of ε so far, after each pass over the data; absent in ordinary training.
     pub(super) epsilon: Option<f64>,
 }
 
-/// A private training that has been checked and can begin or continue.
+/// A private training run that has been checked and can start or continue.
 pub(super) struct PrivateRun<E: Encoder, M> {
     model: M,
     optim: DpOptimizer,
     checkpoints: Checkpoints,
     loss: CrossEntropyLoss,
-    /// Public examples, where the policy measures norms on them during the training.
+    /// Public examples, if the policy measures norms on them during the training.
     public: Option<PublicItems<E>>,
 }
 
@@ -47,7 +47,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
     ///
     /// Returns [`TrainError::Privacy`] if the noise cannot be calibrated or the model mixes
     /// examples, and [`TrainError::Option`] if there is something to resume and `--resume` is
-    /// missing, or the reverse.
+    /// missing, or vice versa.
     pub(super) fn prepare(
         model: M,
         inner: ModuleOptimizer,
@@ -90,7 +90,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         Ok(Self { model, optim, checkpoints, loss, public })
     }
 
-    /// Returns the number of steps that were made before.
+    /// Returns the number of earlier steps.
     pub(super) fn first_step(&self) -> usize {
         self.optim.next_step() as usize
     }
@@ -107,7 +107,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `after_step`, and [`TrainError::Privacy`] if a step is refused or a
+    /// Returns the errors of `after_step`, and [`TrainError::Privacy`] if a step is rejected or a
     /// checkpoint cannot be written.
     pub(super) fn train(
         self,
@@ -125,7 +125,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let plan = optim.plan();
         let batcher = settings.augmented(encoder)?;
         let builder = PrivateDataLoaderBuilder::new(batcher).with_device(device.clone());
-        // A cut draw has a fixed shape. On a GPU the library pads by itself.
+        // A truncated draw has a fixed shape. On a GPU, the library pads automatically.
         let is_truncated = matches!(plan.sampling(), SamplingScheme::TruncatedPoisson { .. });
         let builder = if is_truncated { builder.with_padding() } else { builder };
         let batches = builder.build(train.clone(), plan.sampler()?, plan.steps())?;
@@ -156,7 +156,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
             };
             after_step(&model, Step { number, epsilon })?;
         }
-        // The key is erased before the statement is made: from then on no step can be repeated.
+        // The key is erased before the statement is created: from then on no step can be repeated.
         checkpoints.save(&model, &optim)?;
         Ok((model, optim, checkpoints))
     }
@@ -177,7 +177,7 @@ fn plan(
 
 /// Tests once that the loss of one example does not depend on the others.
 ///
-/// The examples are made up and public, so the test releases nothing, whatever its result.
+/// The examples are made up and public, so the test releases nothing, regardless of its result.
 fn probe<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     model: &M,
     loss: &CrossEntropyLoss,

@@ -10,12 +10,12 @@ use crate::data::Encoder;
 use crate::models::Classifier;
 use crate::training::TrainError;
 
-/// Public examples in a batch.
+/// Number of public examples in a batch.
 const BATCH_SIZE: usize = 256;
 
 /// The public inputs of a run.
 pub(super) struct PublicInputs<T> {
-    /// Examples, where a policy needs them.
+    /// Examples, if a policy needs them.
     pub(super) items: Option<PublicData<T>>,
     /// Word vectors, by name and number.
     pub(super) words: Option<PublicData<()>>,

@@ -23,10 +23,10 @@ use crate::training::progress::{
 use crate::training::statement::statement;
 use crate::training::{Evaluation, TrainError, device};
 
-/// Values of δ at which a statement gives ε, in addition to the δ of the run.
+/// Values of δ at which a statement reports ε, in addition to the δ of the run.
 const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
 
-/// Trains as the options say, and writes the model, the privacy statement, the figures and the
+/// Trains with the given options, and writes the model, the privacy statement, the figures and the
 /// plot.
 ///
 /// # Errors
@@ -48,7 +48,7 @@ pub(in crate::training) fn run_on(
 ) -> Result<RunFigures, TrainError> {
     let settings = Settings::new(options, DataOptions::environment())?;
     let device = device(settings.backend)?;
-    // Only the initial weights: noise and sampling have their own generators.
+    // This only affects the initial weights, because noise and sampling have their own generators.
     device.seed(settings.data.seed);
     let (data, inputs) = (&settings.data, &settings.inputs);
     if data.dataset != DatasetName::Imdb {
@@ -153,7 +153,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let (steps, steps_per_epoch) = (settings.steps(items[0]), settings.steps_per_epoch(items[0]));
     let trained = device.clone().autodiff();
     let inner = || -> ModuleOptimizer { optimizer(settings.optimizer, settings.momentum) };
-    // Everything that can be refused is refused before the first file.
+    // All checks come before the first file is written.
     let prepared = match settings.private {
         None => None,
         Some(private) => Some(PrivateRun::prepare(

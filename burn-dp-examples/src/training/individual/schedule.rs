@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// How the learning rate changes over the training. It depends on nothing private.
+/// How the learning rate changes over the training. It does not depend on private data.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScheduleName {
     /// The same in every step.

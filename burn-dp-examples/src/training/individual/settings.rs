@@ -1,7 +1,7 @@
-//! From options to settings that a run can start with.
+//! Turns options into settings that a run can start with.
 //!
-//! Everything is checked before anything is written: first what needs no data ([`Settings::new`]),
-//! then what depends on the size of the data ([`Settings::fit`]).
+//! Everything is checked before anything is written: first the options that need no data
+//! ([`Settings::new`]), then the ones that depend on the size of the data ([`Settings::fit`]).
 //!
 //! Length: one check for each option.
 
@@ -59,7 +59,8 @@ const PRIVATE: [&str; 29] = [
     "--layer-groups",
 ];
 
-/// Checked settings of a run. Serialized, they are what a resumed run must share, by option.
+/// Checked settings of a run. Their serialized form contains what a resumed run must share, by
+/// option.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Settings {
@@ -69,7 +70,7 @@ pub struct Settings {
     /// Network to train.
     #[serde(serialize_with = "as_typed")]
     pub model: ModelName,
-    /// What the network reads.
+    /// The input of the network.
     #[serde(flatten)]
     pub inputs: InputSettings,
     /// Backend to train on.
@@ -78,14 +79,14 @@ pub struct Settings {
     /// Requested privacy; nothing for ordinary training.
     #[serde(flatten)]
     pub private: Option<PrivateSettings>,
-    /// What was released before on the same data; the plan of a resumed run compares it.
+    /// Earlier releases on the same data; the plan of a resumed run compares them.
     #[serde(skip)]
     pub earlier: EarlierLedgers,
-    /// What correlates the noise of the steps.
+    /// The strategy that correlates the noise of the steps.
     pub correlated_noise: Option<Strategy>,
     /// Expected size of a logical batch, unless the number of bins is given.
     pub batch_size: usize,
-    /// Largest number of examples in memory at once.
+    /// Maximum number of examples in memory at once.
     pub physical_batch_size: usize,
     /// Precision of the forward and backward passes.
     #[serde(serialize_with = "as_typed")]
@@ -131,7 +132,7 @@ pub struct PrivateSettings {
     pub sampling: SamplingSettings,
 }
 
-/// The length of a training.
+/// The length of a training run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Length {
@@ -150,7 +151,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] for an option that is impossible whatever the data.
+    /// Returns [`TrainError::Option`] for an option that is impossible for any data.
     pub fn new(options: IndividualOptions, data_dir: Option<PathBuf>) -> Result<Self, TrainError> {
         let IndividualOptions { data, inputs, training, run, .. } = &options;
         let model =
@@ -213,7 +214,7 @@ impl Settings {
         self.inputs.augmentation.map_or(1, |augmentation| augmentation.copies)
     }
 
-    /// Returns the batcher of a training: it repeats each example as often as it is augmented.
+    /// Returns the batcher of the training, which repeats each example once per augmentation.
     ///
     /// # Errors
     ///

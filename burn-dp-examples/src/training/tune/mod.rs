@@ -1,4 +1,4 @@
-//! Private search of hyperparameters: a random number of trainings, of which the best is released.
+//! Private hyperparameter search: a random number of training runs, the best of which is released.
 //!
 //! # References
 //!
@@ -34,7 +34,7 @@ use secret::Search;
 /// The file of the result.
 const RESULT: &str = "tune.json";
 
-/// What a search releases, next to the model.
+/// The results that a search releases in addition to the model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TuneFigures {
     /// Upper bound of ε of the whole search.
@@ -56,14 +56,14 @@ pub struct TuneFigures {
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] if an option is impossible, and the error of a run that fails;
-/// the search can be resumed then.
+/// the search can then be resumed.
 pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
     let candidates = options.candidates()?;
     for candidate in &candidates {
         // Every combination is checked before the first run.
         Settings::new(options.training(candidate, None)?, DataOptions::environment())?;
     }
-    // Candidates mostly share the data.
+    // Most candidates share the data.
     let mut loaded = Loaded::kept();
     let plan = Plan::new(&options, &candidates[0], &mut loaded)?;
     files::make_folder(&options.output)?;
@@ -88,7 +88,7 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
         chosen: best.map(|(index, _)| search.candidate(index).to_vec()),
         test_accuracy: best.map(|(_, accuracy)| accuracy),
     };
-    // First the record, then the model. A search that is interrupted here does all of it again.
+    // First the record, then the model. A search that is interrupted here repeats all of it.
     write_ledger(&options.output, Some(&ledger), options.resume)?;
     for name in [STATEMENT_JSON, STATEMENT_TEXT] {
         files::remove(&options.output.join(name))?;
@@ -170,8 +170,8 @@ impl Plan {
     ///
     /// # Arguments
     ///
-    /// - `released`: the folder of the released run, whose files say how it clipped, which public
-    ///   data it used and what its guarantee does not cover; `None` if there was no run
+    /// - `released`: the folder of the released run, whose files describe its clipping, its public
+    ///   data, and the limits of its guarantee; `None` if there was no run
     fn released(
         &self,
         options: &TuneOptions,
@@ -230,7 +230,7 @@ fn unreadable(path: PathBuf, error: AccountantError) -> TrainError {
     TrainError::Record { path, reason: format!("cannot be read: {error}") }
 }
 
-/// Returns the error of a calibration, with a way out where a cap is the reason.
+/// Returns the error of a calibration, with a remedy if a cap is the reason.
 fn refused(settings: &Settings, error: AccountantError) -> TrainError {
     let sampling = settings.private.map(|private| private.sampling);
     match (sampling.map(|sampling| (sampling.sampling, sampling.max_batch_size)), &error) {
@@ -262,7 +262,7 @@ fn plan_of_run(
         return Err(TrainError::option("--non-private", "is not possible in a private search"));
     };
     settings.fit(items)?;
-    // A description of the run: no noise is drawn from the seed.
+    // Only a description of the run; no noise is drawn from the seed.
     let config =
         private.sampling.plan(items, settings.batch_size, settings.correlated_noise.as_ref())?;
     let plan = earlier
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(figures.chosen.unwrap().len(), 2);
         let text = std::fs::read_to_string(folder.path().join(STATEMENT_TEXT)).unwrap();
         assert!(text.contains("RepeatAndSelect") && text.contains("secret number"), "{text}");
-        // What the statement of the released run says of clipping, data and limits.
+        // What the statement of the released run says about clipping, data, and limits.
         for said in [
             "clipping:             flat, L2",
             "dataset:",
@@ -316,7 +316,7 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        // Nothing of the other runs stays.
+        // Nothing of the other runs remains.
         let expected =
             [LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, RESULT];
         assert_eq!(names, expected);
@@ -424,7 +424,7 @@ mod tests {
             let search = Plan::new(&options, candidate, &mut Loaded::default()).unwrap();
             let (.., whole) = search.released(&options, None).unwrap();
             assert!(whole <= 3.0 && whole > 2.99, "{line}: {whole}");
-            // What the search releases costs more than one of its runs.
+            // The release of the search costs more than one of its runs.
             let settings = options.training(candidate, Some(search.noise_multiplier)).unwrap();
             let settings = Settings::new(settings, None).unwrap();
             let private = settings.private.unwrap();

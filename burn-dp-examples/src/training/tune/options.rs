@@ -12,7 +12,7 @@ use crate::training::{TrainError, checks};
 /// Search hyperparameters privately: train a random, secret number of times, each time with options
 /// that are drawn at random, and release the model with the best test accuracy.
 ///
-/// The budget covers the whole search. What follows `--` are options of `cargo xtask train`.
+/// The budget covers the whole search. Options after `--` are passed to `cargo xtask train`.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask tune", bin_name = "cargo xtask tune", version)]
 pub struct TuneOptions {
@@ -23,8 +23,8 @@ pub struct TuneOptions {
     /// Distribution of the number of runs.
     #[arg(long, value_enum, default_value_t = RunsName::Geometric)]
     pub runs: RunsName,
-    /// Shape of --runs negative-binomial, greater than -1: 1 is geometric, 0 is logarithmic. The
-    /// smaller it is, the longer the tail.
+    /// Shape of --runs negative-binomial, greater than -1: 1 is geometric, 0 is logarithmic. A
+    /// smaller shape has a longer tail.
     #[arg(long, value_name = "SHAPE", allow_hyphen_values = true)]
     pub shape: Option<f64>,
     /// Expected number of runs.
@@ -36,9 +36,9 @@ pub struct TuneOptions {
     /// Probability with which the budget may be exceeded; less than 1 / the number of examples.
     #[arg(long, default_value_t = 1e-5)]
     pub delta: f64,
-    /// Ledger of releases that were made before on the same data: `ledger.json` of an earlier run
-    /// or search, or another ledger of the accountant; once for each. The budget is then for those
-    /// releases and the search together. A resumed search needs the same files again.
+    /// Ledger of earlier releases on the same data: `ledger.json` of an earlier run or search, or
+    /// another ledger of the accountant. Repeat the option for several ledgers. The budget is then
+    /// for those releases and the search together. A resumed search needs the same files again.
     #[arg(long, value_name = "FILE")]
     pub earlier_ledger: Vec<PathBuf>,
     /// Folder for the model, the privacy statement and the chosen options.
@@ -87,11 +87,11 @@ const REFUSED: [&str; 14] = [
     // The bound of a search has no simulation.
     "--simulation-seed",
     "--simulation-samples",
-    // It has an ε of its own.
+    // It has its own ε.
     "--recipe",
 ];
 
-/// Most combinations of values.
+/// Maximum number of combinations of values.
 const MOST: usize = 10_000;
 
 impl TuneOptions {

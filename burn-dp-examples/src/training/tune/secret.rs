@@ -1,4 +1,4 @@
-//! The secret state of a search: the number of runs, what each draws, and their scores.
+//! The secret state of a search: the number of runs, their options, and their scores.
 
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,12 @@ struct Content {
     runs: Vec<Vec<String>>,
     /// The score of each run, once it is complete.
     scores: Vec<Option<f64>>,
-    /// Whether everything is released, so that only the deletion is left.
+    /// Whether everything is released, so that only the deletion remains.
     #[serde(default)]
     is_released: bool,
 }
 
-/// A search that is under way.
+/// A search in progress.
 pub(super) struct Search {
     folder: PathBuf,
     content: Content,
@@ -62,7 +62,7 @@ impl Search {
             Err(error) => Err(error),
         };
         if let Ok(content @ Content { is_released: true, .. }) = &found {
-            // It was interrupted while it deleted what must not stay.
+            // It was interrupted while it deleted secret files.
             Self { folder, content: content.clone() }.remove()?;
             if options.resume {
                 let reason = format!(
@@ -146,7 +146,7 @@ impl Search {
         scores.reduce(|best, next| if next.1 > best.1 { next } else { best })
     }
 
-    /// Removes the search: what is not released must not stay.
+    /// Removes the search, because unreleased results must not remain.
     pub(super) fn remove(mut self) -> Result<(), TrainError> {
         self.content.is_released = true;
         self.store()?;
@@ -154,7 +154,7 @@ impl Search {
             let path = path.to_path_buf();
             move |source| TrainError::Io { path, source }
         };
-        // The file is the last: until then the deletion can be continued.
+        // This file is deleted last, so that the deletion can be continued until then.
         for entry in std::fs::read_dir(&self.folder).map_err(io(&self.folder))? {
             let path = entry.map_err(io(&self.folder))?.path();
             if path.is_dir() {
@@ -221,7 +221,7 @@ mod tests {
         second.remove().unwrap();
         assert!(!folder.path().join(FOLDER).exists());
 
-        // What was interrupted while it was deleted is deleted, whatever comes next.
+        // An interrupted deletion is completed, whatever comes next.
         let half_deleted = || {
             let mut search = open(&new, 2.0).unwrap();
             files::make_folder(&search.folder(1)).unwrap();

@@ -21,7 +21,7 @@ use crate::{ActivationFunction, BertConfig, ModelError, Sequence, Tokens};
 type WordPieces =
     TokenizerImpl<WordPiece, BertNormalizer, BertPreTokenizer, BertProcessing, Decoder>;
 
-/// Tokens that are no parts of words; the id of each is its place.
+/// Tokens that are not parts of words; the id of each is its index.
 const SPECIAL: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
 const CLS: u32 = 2;
 const SEP: u32 = 3;

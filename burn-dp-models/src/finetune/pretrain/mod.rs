@@ -19,7 +19,7 @@ use super::options::{Architecture, PretrainOptions};
 use crate::ModelError;
 use crate::weights::{tensors, to_safetensors};
 
-/// Share of the steps in which the learning rate grows to its value.
+/// Fraction of the steps in which the learning rate grows to its value.
 const WARM_UP: f64 = 0.05;
 
 /// Steps between two rows of the table.

@@ -1,4 +1,4 @@
-//! What a training on public texts needs of a model.
+//! The requirements of training on public texts.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -6,7 +6,7 @@ use chacha20::ChaCha8Rng;
 use rand_core::Rng;
 use serde_json::Value;
 
-/// What is trained, and on which texts.
+/// The model and the texts of training.
 pub(super) trait Objective {
     /// The network.
     type Model: Module;
@@ -15,7 +15,7 @@ pub(super) trait Objective {
     fn loss(&self, model: &Self::Model, random: &mut ChaCha8Rng, device: &Device) -> Tensor<1>;
 }
 
-/// A training that has not begun.
+/// A training run that has not started.
 pub(super) struct Prepared<O: Objective> {
     pub(super) objective: O,
     pub(super) model: O::Model,

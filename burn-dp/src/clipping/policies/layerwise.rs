@@ -7,23 +7,23 @@ use crate::error::positive;
 use crate::model::ParameterGroups;
 use crate::schedule::Schedule;
 
-/// Smallest threshold of a layer over the largest one: a layer without gradient on the public data
-/// can have one on the private data.
+/// Minimum ratio of a layer's threshold to the largest one: a layer without gradient on the public
+/// data can have one on the private data.
 const LEAST: f64 = 1e-3;
 
 /// Adaptive layerwise clipping: the threshold of each layer is proportional to the mean norm of its
 /// gradients on public data.
 ///
-/// While the model trains, measure the norms again (once an epoch in the papers), with
+/// While the model trains, measure the norms again (once per epoch in the papers) with
 /// [`DpOptimizer::learn_from_public`](crate::optim::DpOptimizer::learn_from_public). A [`Schedule`]
-/// makes the master threshold decay. Fewer groups need less noise: see
+/// can decrease the master threshold. Fewer groups need less noise: see
 /// [`PublicNorms::merged_groups`].
 ///
 /// # Privacy
 ///
-/// With a noise multiplier σ each, L layers cost as much as one release with σ/√L, and the plan's
-/// noise multiplier is the latter; see [`GroupedClipping`](super::GroupedClipping). The public data
-/// is not protected; the privacy statement names its source and size.
+/// L layers, each with noise multiplier σ, cost as much as one release with noise multiplier σ/√L,
+/// which is the plan's noise multiplier; see [`GroupedClipping`](super::GroupedClipping). The
+/// public data is not protected; the privacy statement names its source and size.
 ///
 /// # References
 ///
@@ -38,7 +38,7 @@ pub struct LayerwiseClipping {
     master: Option<f64>,
     schedule: Schedule,
     split: NoiseSplit,
-    /// Relative to the largest norm with a master threshold, else as measured.
+    /// Relative to the largest norm if there is a master threshold, otherwise as measured.
     norms: Vec<f64>,
     /// The public data of the first norms.
     origin: String,

@@ -6,14 +6,14 @@ use crate::clipping::thresholds::Thresholds;
 use crate::error::positive;
 use crate::model::ParameterGroups;
 
-/// Largest multiplier that follows from public norms.
+/// Maximum multiplier derived from public norms.
 const LARGEST: f64 = 1e3;
 
-/// Clips the whole gradient after each layer is multiplied to a similar norm.
+/// Clips the whole gradient after scaling the layers to similar norms.
 ///
 /// Layer h is multiplied by `m_h = M/e_h`, where `e_h` is the mean norm of its gradient on public
-/// data and M the largest of these means. The whole is clipped to C, and the noisy sum is divided
-/// by the same multipliers. So layers with small gradients get little noise, as with
+/// data and M the largest of these means. The whole gradient is clipped to C, and the noisy sum is
+/// divided by the same multipliers. Layers with small gradients therefore get little noise, as with
 /// [`LayerwiseClipping`](super::LayerwiseClipping), and L layers do not increase the noise by √L.
 ///
 /// # Privacy
@@ -31,7 +31,8 @@ pub struct MultipliedClipping {
     groups: ParameterGroups,
     max_grad_norm: f64,
     multipliers: Vec<f64>,
-    /// The public data of the first norms, if the multipliers follow from norms and so may change.
+    /// The public data of the first norms, if the multipliers are derived from norms and may
+    /// therefore change.
     origin: Option<String>,
 }
 

@@ -19,13 +19,13 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     /// Returns [`DpError::InvalidArgument`] if a threshold is not positive and finite.
     fn thresholds(&self, step: u64) -> Result<Thresholds, DpError>;
 
-    /// Returns the description of the policy in a privacy statement: its settings, not its present
-    /// state. A run can be resumed by a policy with the same description.
+    /// Returns the description of the policy in a privacy statement: its settings, not its current
+    /// state. A run can be resumed with a policy that has the same description.
     fn describe(&self) -> String;
 
-    /// Adapts the policy to what a step released about its counts. `fractions` holds for each count
-    /// the noisy mean of what the units contributed: for an indicator, the fraction of units whose
-    /// norm is at most the threshold.
+    /// Adapts the policy to the counts that a step released. For each count, `fractions` holds the
+    /// noisy mean of the units' contributions: for an indicator, the fraction of units whose norm
+    /// is at most the threshold.
     fn update(&mut self, step: u64, fractions: &[f64]) {
         let _ = (step, fractions);
     }
@@ -42,15 +42,16 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
         Err(DpError::invalid("public norms", reason))
     }
 
-    /// Returns the public data that the policy was made from, as [displayed](crate::PublicData).
-    /// The privacy statement names it. The default is the data that the groups follow from, if any.
+    /// Returns the public data that the policy was created from, as [displayed](crate::PublicData).
+    /// The privacy statement names it. The default is the data that the groups were derived from,
+    /// if any.
     fn public_data(&self) -> Vec<String> {
         let thresholds = self.thresholds(0).ok();
         let groups = thresholds.as_ref().and_then(|thresholds| thresholds.groups().public_data());
         groups.map(String::from).into_iter().collect()
     }
 
-    /// Returns the present values of what the policy adapts, by name. They are public, because they
+    /// Returns the current values that the policy adapts, by name. They are public, because they
     /// follow from what was released.
     fn adapted(&self) -> Vec<(String, f64)> {
         Vec::new()
@@ -65,7 +66,7 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if the state was not saved by such a policy.
+    /// Returns [`DpError::SavedState`] if the state was not saved by a policy of this kind.
     fn load_state(&mut self, state: &serde_json::Value) -> Result<(), DpError> {
         match state {
             serde_json::Value::Null => Ok(()),
@@ -77,7 +78,7 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
         }
     }
 
-    /// Clips each unit to the thresholds of the first step and adds up.
+    /// Clips each unit to the thresholds of the first step and returns the sum.
     ///
     /// # Errors
     ///
@@ -88,7 +89,7 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     }
 }
 
-/// Clones a boxed policy. A configuration is cloned together with its policy.
+/// Clones a boxed policy, so that a configuration can be cloned together with its policy.
 #[doc(hidden)]
 pub trait CloneClipping {
     fn clone_clipping(&self) -> Box<dyn Clipping>;

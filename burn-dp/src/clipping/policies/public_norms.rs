@@ -82,7 +82,7 @@ impl PublicNorms {
         let mut norms = Self::new(groups, data.origin().into());
         for (number, batch) in data.items().iter().enumerate() {
             let losses = {
-                // Public examples have nothing to hide: their random values may be known.
+                // Public examples need no protection: their random values may be known.
                 let randomness = LayerRandomness::known();
                 let _scope = UnitScope::enter(model, &randomness, Units::One(number));
                 losses(model, batch)
@@ -198,8 +198,8 @@ impl PublicNorms {
     /// Returns the groups, merged into at most `count` groups of similar norms. Fewer groups need
     /// less noise in each. A group without any gradient counts as the group with the smallest norm.
     ///
-    /// The groups are sorted by norm and cut into the parts with the least sum of squared
-    /// deviations of the logarithms. The optimum is exact.
+    /// The groups are sorted by norm and split so that the sum of squared deviations of the
+    /// logarithms is minimal. The optimum is exact.
     ///
     /// # Errors
     ///
@@ -216,8 +216,8 @@ impl PublicNorms {
         self.groups.merged_by_norm(&means, count, &self.origin)
     }
 
-    /// Returns the mean norms over the largest of them, at least `least`; 1 for all if all are
-    /// zero.
+    /// Returns the mean norms divided by the largest one, each at least `least`; 1 for all if all
+    /// are zero.
     pub(super) fn relative_means(&self, least: f64) -> Vec<f64> {
         let means = self.means();
         let largest = means.iter().copied().fold(0.0, f64::max);

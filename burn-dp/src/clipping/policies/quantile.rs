@@ -8,7 +8,7 @@ use crate::schedule::Schedule;
 /// Clips to a quantile of the norms, which is estimated privately while the model trains.
 ///
 /// Each step also releases, with noise, how many of its units were not clipped. The threshold of
-/// the next step moves so that in the end a fraction `target_quantile` of the units is not clipped.
+/// the next step moves so that eventually a fraction `target_quantile` of the units is not clipped.
 /// With groups, each group has its own threshold and count.
 ///
 /// # Privacy
@@ -16,8 +16,8 @@ use crate::schedule::Schedule;
 /// Sum and counts are released from the same draw of units: a joint Gaussian release. Together they
 /// cost as much as one release with the plan's noise multiplier z: the sum gets a little more
 /// noise, `z_Δ = (z⁻² − K (2σ_b)⁻²)^(-1/2)` for K counts with noise σ_b. A count of bits shifted to
-/// ±½ has sensitivity ½ if a unit is added or removed, and 1 if one is replaced. Thresholds follow
-/// from noisy counts alone, and stay the same within a step.
+/// ±½ has sensitivity ½ if a unit is added or removed, and 1 if one is replaced. Thresholds depend
+/// only on noisy counts, and stay the same within a step.
 ///
 /// # Example
 ///
@@ -45,7 +45,7 @@ pub struct QuantileClipping {
     estimates: Vec<QuantileEstimate>,
     /// As configured: the description of the policy must not change while it adapts.
     initial: Vec<f64>,
-    /// As configured; otherwise it follows from the initial estimates.
+    /// As configured; if `None`, it is derived from the initial estimates.
     floor: Option<f64>,
     updates: EstimateUpdates,
     kind: CountKind,
@@ -83,8 +83,8 @@ impl QuantileClipping {
     ///
     /// The slack is released with the noise multiplier of the sum and costs nothing, because a unit
     /// with slack uses that much less of the sensitivity: see [`CountKind::Slack`]. It says nothing
-    /// about how far clipped norms are above the threshold. Runs with correlated noise refuse it:
-    /// its proof needs the same noise on both.
+    /// about how far clipped norms are above the threshold. Runs with correlated noise reject it,
+    /// because its proof needs the same noise on both.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl QuantileClipping {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the floor is not positive, or is above the present
+    /// Returns [`DpError::InvalidArgument`] if the floor is not positive, or is above the current
     /// thresholds.
     pub fn with_floor(mut self, floor: f64) -> Result<Self, DpError> {
         let floored = self.estimates.into_iter().map(|estimate| estimate.with_floor(floor));
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::model::groups::three_groups;
 
-    // Sharp edge: slack is free only with the clipped gradient that leaves it.
+    // Sharp edge: slack is free only together with the clipped gradient that leaves it.
     #[test]
     fn slack_has_the_noise_of_the_sum_and_no_cost() {
         let mut policy = QuantileClipping::by_slack(0.3).unwrap().with_initial(2.0).unwrap();
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((noise.event, noise.group_stds), (DpEvent::gaussian(0.8), vec![1.6]));
         let std = noise.count_std.unwrap();
         assert!((0.8..0.8 * (1.0 + 1e-11)).contains(&std), "{std}");
-        // A schedule of thresholds moves the slack with them.
+        // A schedule of thresholds also moves the slack.
         let scaled = thresholds.clone().scaled(0.5).unwrap();
         assert_eq!((scaled.norms(), scaled.counts()[0].threshold), (&[1.0][..], 1.0));
         policy.update(0, &[0.1]);
@@ -271,7 +271,7 @@ mod tests {
         assert!(counted.thresholds(0).is_err());
     }
 
-    // Sharp edge: a threshold moves by noisy counts, whose cost is in the event.
+    // Sharp edge: noisy counts move a threshold, and their cost is in the event.
     #[test]
     fn counts_are_part_of_the_event_of_the_step() {
         let clipping = QuantileClipping::new(0.5).unwrap().with_groups(three_groups());

@@ -5,7 +5,7 @@ use crate::DpError;
 use crate::error::positive;
 use crate::schedule::Schedule;
 
-/// Largest value of an estimate: far above all norms, and small enough to be squared.
+/// Maximum value of an estimate: far above all norms, and small enough to be squared.
 const LARGEST: f64 = 1e10;
 
 /// How an estimate moves.
@@ -26,7 +26,7 @@ pub enum QuantileRule {
 ///
 /// # Privacy
 ///
-/// Public: it follows from noisy fractions alone.
+/// Public: it depends only on noisy fractions.
 ///
 /// # References
 ///
@@ -155,12 +155,12 @@ impl std::fmt::Display for EstimateUpdates {
     }
 }
 
-/// Returns the values of estimates, to be saved.
+/// Returns the values of the estimates, to be saved.
 pub(super) fn save(estimates: &[QuantileEstimate]) -> serde_json::Value {
     estimates.iter().map(QuantileEstimate::value).collect()
 }
 
-/// Restores the values of estimates from a saved list.
+/// Restores the values of the estimates from a saved list.
 ///
 /// # Errors
 ///

@@ -14,21 +14,21 @@ const MEAN_BOUND: f64 = 2.0;
 /// quantiles: for example the median norm of every layer, or the smallest and largest norm. On
 /// request it also estimates the [mean norm](Self::with_means).
 ///
-/// By itself, it releases counts and no gradient: a step leaves the model unchanged, and the whole
-/// noise multiplier of the plan goes into the counts. [With a clipping
+/// On its own, it releases counts and no gradient: a step leaves the model unchanged, and the
+/// plan's whole noise multiplier is spent on the counts. [With a clipping
 /// policy](Self::with_clipping), the counts use a part of the step's cost, and the model trains.
 /// [`Clipping::adapted`] returns the estimates.
 ///
 /// # Privacy
 ///
-/// Each step releases one count for each estimate, on the same draw of units; see
+/// Each step releases one count for each estimate, from the same draw of units; see
 /// [`QuantileClipping`](super::QuantileClipping). A mean costs as much as a quantile. The estimates
-/// are quantiles of the norms of all units under the present model, so they lag while a model
+/// are quantiles of the norms of all units under the current model, so they lag while a model
 /// trains.
 ///
 /// # Example
 ///
-/// Estimates median and mean norm of each layer during a training with flat clipping, for a tenth
+/// Estimates the median and mean norm of each layer during training with flat clipping, for a tenth
 /// of its cost:
 ///
 /// ```
@@ -97,7 +97,7 @@ impl QuantileTracker {
     }
 
     /// Trains with `clipping`, a policy that clips the whole gradient or the same groups. All
-    /// counts, also the counts of `clipping`, get `noise`.
+    /// counts, including the counts of `clipping`, get `noise`.
     pub fn with_clipping(mut self, clipping: impl Clipping + 'static, noise: CountNoise) -> Self {
         self.clipping = Some((Box::new(clipping), noise));
         self
@@ -121,8 +121,9 @@ impl QuantileTracker {
     /// Also estimates the mean norm of each group: a moving average with the learning rate of the
     /// estimates, of norms clipped to twice the estimate of the highest quantile.
     ///
-    /// So the estimate is below the mean until that quantile is found, and if the norms have a long
-    /// tail above it. Track a high quantile, for example 0.9, to average nearly all norms.
+    /// The estimate is therefore below the mean until that quantile is found, and even if the norms
+    /// have a long tail above it. Track a high quantile, for example 0.9, to average nearly all
+    /// norms.
     pub fn with_means(mut self) -> Self {
         self.means = vec![self.initial; self.groups.len()];
         self
@@ -158,7 +159,7 @@ impl QuantileTracker {
         quantiles.chain((0..self.means.len()).map(mean)).collect()
     }
 
-    /// Returns what the norms of a group are clipped to for their mean.
+    /// Returns the bound that the norms of a group are clipped to for their mean.
     fn mean_bound(&self, group: usize) -> f64 {
         let of_group = self.estimates.chunks(self.quantiles.len()).nth(group).unwrap_or_default();
         let highest = of_group.iter().max_by(|a, b| a.target().total_cmp(&b.target()));
@@ -339,7 +340,8 @@ mod tests {
         assert_eq!(thresholds.counts().len(), 9);
         let mean = Count::of_group(2, 2.0).with_kind(CountKind::ClippedNorm);
         assert_eq!(thresholds.counts()[8], mean);
-        // The quantiles stay. The noisy means over the bound of 2 are 1/4, 1/2 and negative.
+        // The quantiles are unchanged. The noisy means over the bound of 2 are 1/4, 1/2 and
+        // negative.
         tracker.update(0, &[0.9, 0.5, 0.9, 0.5, 0.9, 0.5, 0.25, 0.5, -9.0]);
         let means: Vec<(String, f64)> = tracker.adapted().split_off(6);
         for ((name, found), (label, expected)) in

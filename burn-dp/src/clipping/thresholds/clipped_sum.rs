@@ -29,7 +29,7 @@ pub struct ClippedSum {
 opaque_debug!(ClippedSum, |this| clipping_norm: this.thresholds.total_norm());
 
 impl ClippedSum {
-    /// Clips the gradient of each example to `thresholds` and adds up.
+    /// Clips the gradient of each example to `thresholds` and returns the sum.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl ClippedSum {
         Self::weighted(grads, thresholds.clone(), coefficients)
     }
 
-    /// Multiplies the gradient of each example by its coefficients and adds up.
+    /// Multiplies the gradient of each example by its coefficients and returns the sum.
     ///
     /// # Errors
     ///
@@ -107,8 +107,8 @@ impl ClippedSum {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `other` was clipped to other thresholds: one noise
-    /// does not fit both.
+    /// Returns [`DpError::InvalidArgument`] if `other` was clipped to other thresholds, because the
+    /// same noise cannot protect both.
     pub fn accumulate(&mut self, other: Self) -> Result<(), DpError> {
         if self.thresholds != other.thresholds {
             return Err(DpError::invalid(

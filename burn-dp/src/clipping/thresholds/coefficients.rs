@@ -2,7 +2,7 @@ use super::bound::Bound;
 use super::count::{Count, ROUNDING};
 use super::statistics::ClippingStatistics;
 
-/// How a gradient is brought below its threshold.
+/// How a gradient is scaled to its threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scaling {
     /// `min(1, C/‖g‖)`.
@@ -36,7 +36,7 @@ impl Scaling {
 pub(crate) struct Coefficients {
     /// One row for each bounded norm, with one value for each unit. Units that are left out have 0.
     pub(super) rows: Vec<Vec<f32>>,
-    /// `false` for units to leave out by selection: a product with 0 would keep NaN.
+    /// `false` for units that are left out by selection: a product with 0 would keep NaN.
     pub(crate) keep: Vec<bool>,
     pub(crate) statistics: ClippingStatistics,
     /// `Σ_i (b_i - ½)` of each count (of slack: `Σ_i b_i`), exact.
@@ -48,7 +48,7 @@ impl Coefficients {
     ///
     /// # Arguments
     ///
-    /// - `squared_norms`: for each group a row with one value for each unit, not underestimated
+    /// - `squared_norms`: for each group, a row with one value per unit, not underestimated
     /// - `is_real`: `false` for units that only pad the batch
     pub(super) fn new(
         bound: &Bound,
@@ -191,7 +191,8 @@ mod tests {
             vec![1.0, 4.0, 0.0, 0.0, 0.0],
         ];
         let found = thresholds.coefficients(&table, |unit| unit < 4);
-        // Whole norms √3, √5, 3, unknown: one below 2. In group 1: 1, 1, 0, unknown: three below.
+        // Whole norms √3, √5, 3, unknown: one is below 2. In group 1: 1, 1, 0, unknown: three are
+        // below.
         assert_eq!(found.count_sums, [0.5 - 1.5, 1.5 - 0.5]);
         assert_eq!(found.statistics.examples, 4);
         assert_eq!(found.of_group(2)[4], 0.0);

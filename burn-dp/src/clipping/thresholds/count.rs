@@ -8,7 +8,7 @@ use crate::error::positive;
 /// Default standard deviation of the noise on a count, as a fraction of the expected batch size.
 const DEFAULT_FRACTION: f64 = 1.0 / 20.0;
 
-/// Relative increase of the measured norm, so that rounding in f32 does not lift a clipped gradient
+/// Relative increase of the measured norm, so that rounding in f32 does not move a clipped gradient
 /// above the threshold.
 pub(super) const ROUNDING: f64 = 1.0 / (1 << 20) as f64;
 
@@ -18,8 +18,8 @@ pub(super) const ROUNDING: f64 = 1.0 / (1 << 20) as f64;
 ///
 /// A step releases `Σ_i (b_i - ½)` with noise, where unit i contributes `b_i` from 0 to 1. One unit
 /// changes this sum by at most ½. So the sensitivity is ½ if a unit is added or removed, and 1 if
-/// one is replaced. A unit whose norm is not finite is above every threshold.
-/// [`CountKind::Slack`] has a rule of its own.
+/// one is replaced. A unit whose norm is not finite is above every threshold. [`CountKind::Slack`]
+/// has its own rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count {
     /// The group whose norm is compared, or `None` for the whole gradient.
@@ -45,10 +45,10 @@ pub enum CountKind {
     /// # Privacy
     ///
     /// The clipped gradient over C and its slack are together a vector of norm at most 1, and their
-    /// noise has the same standard deviation z. Both are one Gaussian release of multiplier z, as
-    /// the gradient alone: the slack costs nothing. It is added up without a shift by ½, because a
-    /// unit that is absent has neither a gradient nor slack. A unit that takes part with a gradient
-    /// of zero has slack 1.
+    /// noise has the same standard deviation z. Both are one Gaussian release with multiplier z,
+    /// like the gradient alone, so the slack costs nothing. It is summed without a shift by ½,
+    /// because a unit that is absent has neither a gradient nor slack. A unit that takes part with
+    /// a gradient of zero has slack 1.
     ///
     /// # References
     ///
@@ -73,7 +73,8 @@ impl Count {
         Self { kind, ..self }
     }
 
-    /// Returns `b_i`, from 0 to 1, of a unit with this norm; `None` is a norm that is not finite.
+    /// Returns `b_i`, between 0 and 1, for a unit with this norm; `None` stands for a norm that is
+    /// not finite.
     pub(super) fn contribution(&self, norm: Option<f64>) -> f64 {
         match (self.kind, norm) {
             (CountKind::Indicator, Some(norm)) if norm <= self.threshold => 1.0,
@@ -178,7 +179,7 @@ impl std::fmt::Display for CountNoise {
 mod tests {
     use super::*;
 
-    // Sharp edge: what a unit contributes to a count is bounded, whatever its norm.
+    // Sharp edge: what a unit contributes to a count is bounded, regardless of its norm.
     #[test]
     fn contribution_to_a_count_is_between_zero_and_one() {
         for threshold in [f64::MIN_POSITIVE, 1e-9, 1.0, 1e60, f64::MAX] {

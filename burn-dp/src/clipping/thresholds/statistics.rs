@@ -1,4 +1,4 @@
-/// Numbers of examples that a clipping policy processed, scaled down and left out.
+/// Numbers of examples that a clipping policy processed, scaled down, and left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClippingStatistics {
     /// Examples, padding excluded.

@@ -37,8 +37,8 @@ impl NoiseSplit {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if their
-    /// number is not the number of groups.
+    /// Returns [`DpError::InvalidArgument`] if a share is not positive and finite, or if there is
+    /// not one share for each group.
     pub(super) fn shares(
         &self,
         groups: &ParameterGroups,
@@ -81,8 +81,8 @@ impl StepNoise {
         }
     }
 
-    /// Multiplies all standard deviations by `factor`, which is at least 1. The event stays: it
-    /// then costs no less than the noise.
+    /// Multiplies all standard deviations by `factor`, which is at least 1. The event is unchanged,
+    /// so it overstates the cost of the noise.
     pub(crate) fn enlarged(mut self, factor: f64) -> Self {
         self.group_stds.iter_mut().chain(&mut self.count_std).for_each(|std| *std *= factor);
         self
@@ -178,7 +178,7 @@ mod tests {
         Thresholds::per_group(three_groups(), vec![0.1, 1.0, 2.0], split).unwrap()
     }
 
-    // Sharp edge: every split costs the multiplier of the plan, never √L of it.
+    // Sharp edge: every split costs the multiplier of the plan, never √L times as much.
     #[test]
     fn every_noise_split_costs_exactly_the_noise_multiplier() {
         for split in [

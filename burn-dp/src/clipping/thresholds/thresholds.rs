@@ -13,9 +13,9 @@ use crate::model::ParameterGroups;
 /// The clipping thresholds of one logical step, the same for all its physical batches.
 /// Coefficients, sensitivity, noise and event of the step follow from them.
 ///
-/// A value never changes; a policy returns another one for another step. A
-/// [`ClippedSum`](super::ClippedSum) keeps its thresholds, and sums with different thresholds do
-/// not add up.
+/// A value never changes; a policy returns a new one for another step. A
+/// [`ClippedSum`](super::ClippedSum) keeps its thresholds, and sums with different thresholds
+/// cannot be added.
 ///
 /// # Privacy
 ///
@@ -85,8 +85,8 @@ impl Thresholds {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `counts` is empty, or as
-    /// [`with_counts`](Self::with_counts) does.
+    /// Returns [`DpError::InvalidArgument`] if `counts` is empty, and the errors of
+    /// [`with_counts`](Self::with_counts).
     pub fn counts_only(groups: ParameterGroups, counts: Vec<Count>) -> Result<Self, DpError> {
         if counts.is_empty() {
             return Err(DpError::invalid("counts", "must hold at least one"));
@@ -170,7 +170,7 @@ impl Thresholds {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the thresholds have groups already.
+    /// Returns [`DpError::InvalidArgument`] if the thresholds already have groups.
     pub fn with_groups(self, groups: ParameterGroups) -> Result<Self, DpError> {
         let Bound::Whole { norm, multipliers } = &self.inner.bound else {
             return Err(DpError::invalid("groups", "are given by the policy already"));
@@ -193,7 +193,7 @@ impl Thresholds {
     pub fn scaled(self, factor: f64) -> Result<Self, DpError> {
         let scaled = self.with(|inner| {
             inner.bound.scale(factor);
-            // Slack is what the present threshold leaves.
+            // Slack is what the current threshold leaves.
             if let (CountNoise::Free, [count], [norm]) =
                 (inner.count_noise, &mut inner.counts[..], inner.bound.norms())
             {
@@ -266,7 +266,7 @@ impl Thresholds {
     ///
     /// # Arguments
     ///
-    /// - `squared_norms`: for each group a row with one value for each unit, not underestimated
+    /// - `squared_norms`: for each group, a row with one value per unit, not underestimated
     /// - `is_real`: `false` for units that only pad the batch
     pub(crate) fn coefficients(
         &self,
@@ -296,7 +296,7 @@ mod tests {
         assert!(
             (thresholds.sensitivity(NeighboringRelation::AddOrRemoveOne) - expected).abs() < 1e-15
         );
-        // Sharp edge: the relation decides about the factor of two.
+        // Sharp edge: the relation determines the factor of two.
         assert_eq!(
             thresholds.sensitivity(NeighboringRelation::ReplaceOne),
             2.0 * thresholds.sensitivity(NeighboringRelation::AddOrRemoveOne)

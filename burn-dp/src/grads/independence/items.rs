@@ -11,8 +11,8 @@ use crate::grads::PrivateBackward;
 use crate::nn::{UnitScope, Units};
 use crate::random::LayerRandomness;
 
-/// Tests on some items that the loss of an example depends on this example alone, by value and by
-/// gradient.
+/// Tests on some items, by value and by gradient, that the loss of an example depends on this
+/// example alone.
 ///
 /// By value: the loss of each example, and its gradient for each parameter, must be the same in the
 /// batch of all items, in the reverse order, in half of the batch, in a larger batch, and alone, up
@@ -21,27 +21,27 @@ use crate::random::LayerRandomness;
 /// of other examples in any private layer.
 ///
 /// The test costs about seven forward and backward passes of the batch, and one for each of up to
-/// 16 single items. Run it once before training. A training by
+/// 16 single items. Run it once before training. Training with
 /// [`DpOptimizer::backward_batch`](crate::optim::DpOptimizer::backward_batch) or `PrivateTraining`
-/// makes it by itself.
+/// runs it automatically.
 ///
 /// # Arguments
 ///
 /// - `items`: at least two
-/// - `losses`: makes the batch of some items, as the training does, and returns one loss for each
+/// - `losses`: creates the batch of some items, like the training, and returns one loss for each
 ///
 /// # Privacy
 ///
-/// A test finds what mixes the examples on the batches that it computes. It cannot show that the
-/// examples are independent on other batches, it does not find what is as small as rounding, and it
-/// does not find what affects a single example of the batch. The random layers of the model draw
-/// known values here.
+/// A test detects operations that mix the examples of the batches that it computes. It cannot prove
+/// that the examples are independent in other batches, and it does not detect effects as small as
+/// rounding or effects on a single example of the batch. The random layers of the model draw known
+/// values here.
 ///
 /// # Errors
 ///
-/// Returns [`DpError::NotPerExample`] if an example depends on another one, or if `losses` are not
-/// one value for each of at least two items. Returns the errors of
-/// [`PrivateBackward::run`](crate::grads::PrivateBackward::run) if that pass would be refused.
+/// Returns [`DpError::NotPerExample`] if an example depends on another one, or if `losses` does not
+/// return one value for each of at least two items. Returns the errors of
+/// [`PrivateBackward::run`](crate::grads::PrivateBackward::run) if it would reject the pass.
 ///
 /// # Example
 ///
@@ -76,7 +76,7 @@ pub fn check_independence<M: Module, I: Clone>(
     blocking(check_independence_async(model, items, losses), "check_independence_async")
 }
 
-/// Runs [`check_independence`] without blocking the thread, as a browser needs it.
+/// Runs [`check_independence`] without blocking the thread, as browsers require.
 ///
 /// # Errors
 ///

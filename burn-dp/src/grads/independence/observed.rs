@@ -1,4 +1,4 @@
-//! What is compared of each unit.
+//! The values of each unit that are compared.
 
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
@@ -9,7 +9,7 @@ use crate::grads::PrivateBackward;
 use crate::grads::directions::Directions;
 use crate::model::ParameterGroups;
 
-/// What one pass computed of each unit.
+/// The values that one pass computed for each unit.
 pub(super) struct Observed {
     /// The losses of the rows of each unit, then the norms of its gradient for each parameter, then
     /// the products of its gradient with the [direction](Directions) of each parameter:
@@ -22,7 +22,7 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// Makes the backward pass of the losses of `units` units.
+    /// Runs the backward pass of the losses of `units` units.
     ///
     /// # Errors
     ///

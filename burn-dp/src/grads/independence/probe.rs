@@ -10,33 +10,32 @@ use crate::model::for_each_parameter;
 use crate::ops::recording::Recorder;
 use crate::random::{Domain, NoiseSource, Stream, Words};
 
-/// Powers of two by which the loss of an example is made larger or smaller: exact in floating
-/// point.
+/// Powers of two that scale the loss of an example up or down, exact in floating point.
 const LARGER: f64 = (1u64 << 40) as f64;
 const SMALLER: f64 = 1.0 / LARGER;
 
 /// A unit that was scaled down is suspicious if, without its factor, it exceeds the median of the
 /// units that were scaled up by this ratio: then its gradient does not come from its own loss. Of
-/// the factor 2^80 between the two, 2^30 remain to find weak dependences, and 2^50 to let gradients
-/// of examples differ.
+/// the factor 2^80 between the two, 2^30 remains to detect weak dependences, and 2^50 allows
+/// gradients of examples to differ.
 const SUSPICIOUS: f64 = (1u64 << 50) as f64;
 
 /// Tests, in the backward passes of a step, that the gradient of one loss does not reach the rows
 /// of other examples.
 ///
 /// The loss of each example is multiplied by 2^40 or by 2^-40, chosen by a fair coin. The backward
-/// pass is linear in the gradient of the losses. So the rows of independent examples are scaled
-/// exactly by the factor of their own example, and are scaled back before they are used. The result
-/// equals the result of the plain pass bit for bit, unless a gradient is so small (below 2^-86)
-/// that the smaller factor removes bits from it. If a loss with the large factor reaches the row of
-/// an example with the small factor, that row is too large by up to 2^80.
+/// pass is linear in the gradient of the losses. The rows of independent examples are therefore
+/// scaled exactly by the factor of their own example, and are scaled back before they are used. The
+/// result equals the result of the plain pass bit for bit, unless a gradient is so small (below
+/// 2^-86) that the smaller factor removes bits from it. If a loss with the large factor reaches the
+/// row of an example with the small factor, that row is too large by up to 2^80.
 ///
 /// # Privacy
 ///
-/// The coins are independent of the data, and each unit has a coin of its own. So any rounding by
-/// the factors is a property of the unit alone and does not change the sensitivity. A single unit
-/// cannot make a batch look mixed, however large its gradient: at least two, and at least a quarter
-/// of the units that were scaled down, must be suspicious.
+/// The coins are independent of the data, and each unit has its own coin. Any rounding by the
+/// factors therefore depends only on the unit and does not change the sensitivity. A single unit
+/// cannot make a batch appear mixed, no matter how large its gradient is: at least two units, and
+/// at least a quarter of the units that were scaled down, must be suspicious.
 #[derive(Debug)]
 pub(crate) struct Probe {
     coins: Words,
@@ -44,8 +43,8 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Creates the `number`-th probe of a step. Its coins follow from both numbers and from the
-    /// secret of `source`.
+    /// Creates the `number`-th probe of a step. Its coins are derived from both numbers and from
+    /// the secret of `source`.
     pub(crate) fn new(source: &NoiseSource, step: u64, number: u32) -> Self {
         let coins = Stream::new(source.key(), Domain::Independence, step, number.into());
         Self { coins: coins.into_words(), conclusive: false }
@@ -56,7 +55,7 @@ impl Probe {
         Self { conclusive: self.conclusive || other.conclusive, ..self }
     }
 
-    /// Whether some pass was conclusive.
+    /// Returns whether some pass was conclusive.
     pub(crate) fn is_conclusive(&self) -> bool {
         self.conclusive
     }
@@ -66,8 +65,8 @@ impl Probe {
         self.coins.by_ref().take(units).map(|word| word & 1 == 1).collect()
     }
 
-    /// Returns the scaled losses, and the inverse factors of the rows; `None` if the coins of this
-    /// batch are all alike, or if the precision of the model has too small a range.
+    /// Returns the scaled losses, and the inverse factors of the rows; `None` if all coins of this
+    /// batch are equal, or if the range of the model's precision is too small.
     fn scale<M: Module>(
         &mut self,
         losses: &Tensor<1>,
@@ -88,7 +87,7 @@ impl Probe {
         Some((scaled, ScaledBatch::new(witness, inverse, small, group_size)))
     }
 
-    /// Judges a batch by the magnitudes of its rows after the factors were taken out.
+    /// Checks a batch based on the magnitudes of its rows after the factors were removed.
     ///
     /// # Errors
     ///

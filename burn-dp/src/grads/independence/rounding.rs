@@ -1,4 +1,4 @@
-//! How much rounding may change the loss and the gradient of an example from batch to batch.
+//! Bounds the effect of rounding on the loss and the gradient of an example in different batches.
 
 use burn::module::Module;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
@@ -9,7 +9,7 @@ use crate::model::{for_each_parameter, map_parameters};
 use crate::random::{Domain, InsecureSeed, Stream};
 
 /// A change of the parameters of relative size √ε moves a value by far more than the rounding of
-/// its pass, whose size is ε times a small factor. This factor covers values that the particular
+/// its pass, whose size is ε times a small factor. This factor covers values that this particular
 /// change moves less than usual.
 const MARGIN: f64 = 8.0;
 
@@ -28,10 +28,10 @@ pub(super) struct Tolerances {
 ///
 /// Kernels may add in another order for another batch size. By backward error analysis, a product
 /// that is computed with rounding is the exact product of parameters that are changed by the size
-/// of the rounding. So the tolerance is measured: the parameters are changed by √ε, each up or
-/// down, and a value may differ by eight times what this moves it, plus √ε of its size. Values that
-/// are ill-conditioned (differences of nearly equal numbers, a ReLU at its kink in half precision)
-/// get a large tolerance, and others a small one.
+/// of the rounding. The tolerance is therefore measured: the parameters are changed by √ε, each up
+/// or down, and a value may differ by eight times the resulting change, plus √ε of its size. Values
+/// that are ill-conditioned (differences of nearly equal numbers, a ReLU at its kink in half
+/// precision) get a large tolerance, and others a small one.
 ///
 /// The rounding itself is only a few ε, but at a jump (a ReLU at its kink) it moves the gradient of
 /// a unit as much as √ε does. That happens to few units. So half of the units may only differ by
@@ -80,8 +80,9 @@ impl Rounding {
     /// Returns the first quantity that differs for two units when the same batch is computed again,
     /// or `None` if all repeat.
     ///
-    /// The change of the parameters moves a value by at least as much as random values do, because
-    /// its pass draws others; so the tolerance is a part of what it moves the median unit.
+    /// The change of the parameters moves a value at least as much as random values do, because its
+    /// pass draws different ones. The tolerance is therefore a fraction of the change of the median
+    /// unit.
     pub(super) fn repeats(
         &self,
         batch: &Observed,
@@ -119,7 +120,7 @@ impl Rounding {
     }
 }
 
-/// Returns how far each value moved.
+/// Returns the change of each value.
 fn moved(values: &[f64], others: &[f64]) -> Vec<f64> {
     values.iter().zip(others).map(|(value, other)| (value - other).abs()).collect()
 }

@@ -5,7 +5,7 @@ use crate::device_read::read_f32;
 use crate::ops::recording::{RawRecord, Recorder};
 use crate::ops::{self, Slot};
 
-/// Removes the factors of the losses from every record, and hands it on to `recorder`.
+/// Removes the factors of the losses from every record, and passes it to `recorder`.
 pub(crate) struct Unscale<R> {
     pub(super) recorder: R,
     /// `None` if the losses have no factors.
@@ -24,9 +24,9 @@ impl<R: Recorder> Recorder for Unscale<R> {
 /// Finite magnitudes of the units of one record.
 #[derive(Default)]
 pub(super) struct Magnitudes {
-    /// Of the units that were scaled down.
+    /// The magnitudes of the units that were scaled down.
     pub(super) small: Vec<f64>,
-    /// Of the units that were scaled up.
+    /// The magnitudes of the units that were scaled up.
     pub(super) large: Vec<f64>,
     /// Number of units that were scaled up and have no finite magnitude.
     pub(super) overflowed: usize,
@@ -55,8 +55,8 @@ impl ScaledBatch {
         Self { witness, inverse_factors, small, group_size, magnitudes: Vec::new() }
     }
 
-    /// Removes the factors from a gradient. A tensor of another batch size is returned unchanged:
-    /// the recorder refuses it.
+    /// Removes the factors from a gradient. A tensor of another batch size is returned unchanged,
+    /// because the recorder rejects it.
     fn unscale(&mut self, output_grad: Slot) -> Slot {
         let (shape, rows) = ops::take_rows(&self.witness, output_grad);
         let rows = ops::single(rows);

@@ -12,10 +12,10 @@ use crate::grads::PrivateBackward;
 use crate::grads::directions::Directions;
 use crate::model::{ParameterGroups, private_copy};
 
-/// Units that are also computed alone.
+/// Maximum number of units that are also computed alone.
 const ALONE: usize = 16;
 
-/// One of this many units comes twice in the larger batch.
+/// One of this many units appears twice in the larger batch.
 const LARGER: usize = 8;
 
 /// Returns the losses of the units at the given positions of a batch, in that order.
@@ -26,7 +26,7 @@ pub(crate) type LossesOf<'a, M> = dyn FnMut(&M, &[usize]) -> Result<Tensor<1>, D
 /// sixteen units alone. Returns whether there were at least two units to compare.
 ///
 /// Gradients are compared by their norms, and by their products with one fixed random vector for
-/// each parameter, which show a gradient of the same norm in another direction.
+/// each parameter, which detect a gradient of the same norm in another direction.
 ///
 /// Two units, or half of them, must differ by more than [rounding](Rounding). So no single unit,
 /// however large its values, makes honest losses look mixed. The passes use a copy of the model. They take six times
@@ -110,7 +110,7 @@ fn mixed(what: &str, arrangement: &str) -> DpError {
     DpError::NotPerExample {
         reason: format!(
             "{what} of an example differs from its value in the batch when it is computed \
-             {arrangement}, by more than rounding: it depends on other examples, also if no \
+             {arrangement}, by more than rounding: it depends on other examples, even if no \
              gradient shows it; compute each loss from its own example alone, without a mean, sum, \
              rank or mask over the batch (also under `detach`), its number of rows, mixtures of \
              examples, or a padded length that counts"
@@ -128,7 +128,7 @@ fn random(what: &str) -> DpError {
     }
 }
 
-/// Whether a value is another one. Values that are not finite are alike.
+/// Returns whether a value differs from the expected one. All values that are not finite are equal.
 fn differs(value: f64, expected: f64, tolerance: f64) -> bool {
     match (value.is_finite(), expected.is_finite()) {
         (true, true) => (value - expected).abs() > tolerance,

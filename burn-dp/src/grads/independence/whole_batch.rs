@@ -1,4 +1,4 @@
-//! Which rows the gradient of one loss reaches.
+//! The rows that the gradient of one loss reaches.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -15,7 +15,7 @@ use crate::{DpError, ops};
 /// # Errors
 ///
 /// Returns [`DpError::NotPerExample`] if an example reaches another one, and the errors of
-/// [`PrivateBackward::run`](crate::grads::PrivateBackward::run) if that pass would be refused.
+/// [`PrivateBackward::run`](crate::grads::PrivateBackward::run) if it would reject the pass.
 pub(super) async fn check_reach<M: Module>(losses: Tensor<1>, model: &M) -> Result<(), DpError> {
     let parameters = TrainableParameters::of(model)?;
     let [batch_size] = losses.dims();

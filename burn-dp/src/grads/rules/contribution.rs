@@ -3,7 +3,7 @@ use super::outer::OuterProducts;
 use super::sum::Summed;
 
 /// The contribution of one use of a layer to one parameter.
-// A few per layer, moved once: a box would only cost an allocation.
+// There are a few per layer, and each is moved once, so a box would only cost an allocation.
 #[allow(clippy::large_enum_variant)]
 pub(in crate::grads) enum Contribution {
     /// Outer products over positions; all uses of the parameter form one sum.
@@ -13,7 +13,7 @@ pub(in crate::grads) enum Contribution {
 }
 
 impl Contribution {
-    /// Returns the rule of this use alone.
+    /// Returns the rule of only this use.
     pub(in crate::grads) fn rule(&self) -> &dyn Rule {
         match self {
             Self::Outer(outer) => outer,

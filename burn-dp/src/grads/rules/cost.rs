@@ -6,7 +6,7 @@ pub(crate) struct Cost {
     pub(crate) ghost_flops: Option<f64>,
     /// Values in the temporaries of the ghost norm.
     pub(crate) ghost_temporary: usize,
-    /// Floating-point operations of instantiation, besides moving its values.
+    /// Floating-point operations of instantiation, in addition to moving its values.
     pub(crate) formation_flops: f64,
     /// Values of the per-example gradient.
     pub(crate) values: usize,

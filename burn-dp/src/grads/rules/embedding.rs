@@ -38,7 +38,7 @@ pub(super) fn lift(record: &mut Record) -> Result<(), DpError> {
                 ),
             ));
         }
-        // In a browser the indices on a GPU are not compared; the losses of others are NaN.
+        // In a browser, indices on a GPU are not compared; losses with invalid indices are NaN.
         let ids = if cfg!(target_family = "wasm") { ops::bounded(ids, weight[0]).0 } else { ids };
         let ids = ops::widened(ids);
         record.push_outer(OuterProducts::indexed(weight[0], ids, output_grad));
@@ -121,7 +121,7 @@ mod tests {
                 let expected = [true, false, false, true].map(|row| [row; 2]).concat();
                 assert_eq!(finite, expected);
             }
-            // Under an ordinary pass, which cannot return an error, the gradient is not a number.
+            // In an ordinary pass, which cannot return an error, the gradient is NaN.
             let private = layer.private();
             let grads = losses(private.forward(whole(x))).sum().backward();
             let grad = private.inner.weight.val().grad(&grads).unwrap().into_data();
@@ -201,8 +201,8 @@ mod tests {
         }
     }
 
-    // There are enough positions to form the gradient of the output layer during the pass; the
-    // embedding is added to it.
+    // There are enough positions to instantiate the gradient of the output layer during the pass;
+    // the embedding is added to it.
     #[test]
     fn a_tied_output_layer_with_many_positions_is_added_to_its_embedding() {
         for device in training_devices() {

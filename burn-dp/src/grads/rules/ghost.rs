@@ -5,9 +5,10 @@ use burn::tensor::{Int, Tensor};
 use super::{Rounding, SquaredNorms};
 use crate::ops::{self, is_same_memory, row_products, row_squared_norms, row_sums};
 
-/// Factors of sums of outer products, most recent last, with what their norms need. Layers with one
-/// input (the gates of a recurrent layer; query, key and value) have one factor in common, as have
-/// the two layers of a gate. Backends that cannot compare memory compute it again.
+/// Factors of sums of outer products, most recent last, with the intermediate results for their
+/// norms. Layers with one input (the gates of a recurrent layer; query, key, and value) share one
+/// factor, and so do the two layers of a gate. Backends that cannot compare memory compute it
+/// again.
 #[derive(Default)]
 pub(in crate::grads) struct Factors(Vec<Factor>);
 
@@ -26,7 +27,8 @@ impl Factor {
         let [_, _, features] = values.dims();
         let (gram, lengths) = match ops::gram_matrices(values.clone()) {
             Some((gram, squares)) => {
-                // A diagonal is a sum of squares, each of which is rounded at most that often.
+                // A diagonal entry is a sum of squares, each of which is rounded at most this many
+                // times.
                 let rounding = (features + 3) as f64 * f64::from(f32::EPSILON);
                 let squares = squares.mul_scalar(1.0 + rounding).add_scalar(lost_squares(features));
                 (gram, squares.sqrt())
@@ -50,7 +52,7 @@ impl Factors {
             Some(index) => self.0.remove(index),
             None => Factor::new(values),
         };
-        // A backend that cannot compare memory would never find it.
+        // A backend that cannot compare memory would never find a stored factor.
         if is_same_memory(&factor.values, &factor.values) {
             if self.0.len() == Self::KEPT {
                 self.0.remove(0);

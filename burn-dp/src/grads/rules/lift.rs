@@ -21,7 +21,7 @@ pub(in crate::grads) struct Layer {
 ///
 /// # Errors
 ///
-/// Returns an error if the layer got an index of a row that it has not.
+/// Returns an error if the layer received an index that is not a row of its weight.
 pub(in crate::grads) fn lift(record: RawRecord, witness: &Tensor<1>) -> Result<Layer, DpError> {
     let (primitive, mut record) = Record::new(record, witness);
     match primitive {

@@ -1,10 +1,10 @@
 //! Linear layers.
 //!
-//! For `output = input @ weight + bias` the gradient of the weight of example i is
-//! `Σ_t input[i, t]ᵀ output_grad[i, t]`, a sum of outer products over positions. The transposed
-//! layer, `output = input @ weightᵀ`, exchanges the factors. The sum, its ghost norm and its
-//! weighted sum are computed by [`OuterProducts`]. The gradient of the bias is the sum of the
-//! output gradient over the positions: see [`shift`].
+//! For `output = input @ weight + bias` the gradient of the weight of example i is `Σ_t input[i,
+//! t]ᵀ output_grad[i, t]`, a sum of outer products over positions. The transposed layer, `output =
+//! input @ weightᵀ`, swaps the factors. The sum, its ghost norm and its weighted sum are computed
+//! by [`OuterProducts`]. The gradient of the bias is the sum of the output gradient over the
+//! positions: see [`shift`].
 //!
 //! # References
 //!

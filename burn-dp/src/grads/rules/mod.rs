@@ -1,5 +1,5 @@
-//! The per-example rules: how the gradient of one parameter, for each example, follows from what a
-//! layer kept and from the gradient of its output.
+//! The per-example rules, which compute the gradient of one parameter for each example from the
+//! tensors that a layer kept and the gradient of its output.
 //!
 //! | file | layers |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | `parameter` | bare parameters |
 //!
 //! Each file has the lift of a record to contributions, the rule with its mathematics and sources,
-//! and the tests that compare the layer with the loop over single examples. Shared by them:
-//! `outer/` (sums of outer products) and `ghost` (their norms).
+//! and the tests that compare the layer with the loop over single examples. They share `outer/`
+//! (sums of outer products) and `ghost` (their norms).
 
 mod contribution;
 mod conv;

@@ -15,7 +15,7 @@ pub(super) fn lift(record: &mut Record) {
     record.push(Repeated { output_grad });
 }
 
-/// A bare parameter of which every example has a copy.
+/// A bare parameter; every example has a copy of it.
 #[derive(Clone, Debug)]
 struct Repeated {
     /// `[batch_size, values]`.

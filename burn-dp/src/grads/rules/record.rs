@@ -42,7 +42,7 @@ impl<'a> Record<'a> {
         ops::single(ops::take(self.witness, slot))
     }
 
-    /// Takes the gradient of the output, which every rule takes once.
+    /// Takes the gradient of the output. Every rule takes it once.
     pub(super) fn output_grad<const D: usize>(&mut self) -> Tensor<D> {
         let Some(slot) = self.output_grad.take() else {
             unreachable!("a rule takes the gradient of the output once");

@@ -11,7 +11,7 @@ pub(crate) enum Restriction<'a> {
         /// Number of examples.
         length: usize,
     },
-    /// All examples, but those that are not kept become zeros.
+    /// All examples, but the excluded ones become zeros.
     Keep(&'a Keep),
 }
 
@@ -26,8 +26,8 @@ impl Restriction<'_> {
         }
     }
 
-    /// Restricts the rows of recorded indices. Rows that are not kept have zero gradients; their
-    /// indices need no change.
+    /// Restricts the rows of recorded indices. Excluded rows have zero gradients, so their indices
+    /// need no change.
     pub(crate) fn apply_ids(&self, ids: &Tensor<2, Int>) -> Tensor<2, Int> {
         match self {
             Self::Range { start, length } => ids.clone().narrow(0, *start, *length),
@@ -36,8 +36,8 @@ impl Restriction<'_> {
     }
 }
 
-/// The examples to keep. The rows of the others are replaced by zeros by selection: a product with
-/// zero would keep a NaN.
+/// The examples to keep. The rows of the others are replaced with zeros by selection, because a
+/// product with zero would keep a NaN.
 pub(crate) struct Keep {
     drop: Tensor<1, Bool>,
 }
@@ -56,7 +56,7 @@ impl Keep {
         Self { drop: drop.reshape([units * group_size]) }
     }
 
-    /// Replaces the rows that are not kept by zeros.
+    /// Replaces the excluded rows with zeros.
     pub(crate) fn apply<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
         let mut shape = [1; D];
         shape[0] = tensor.dims()[0];

@@ -22,16 +22,18 @@ pub(in crate::grads) trait Rule: Debug {
     /// Returns the number of values that the rule keeps until the weighted sum.
     fn kept_values(&self) -> usize;
 
-    /// Returns the squared norms without forming the gradients; `None` if the rule has no such way.
+    /// Returns the squared norms without instantiating the gradients; `None` if the rule does not
+    /// support this.
     ///
-    /// - factors: what the norms of other parameters computed
+    /// - factors: intermediate results from the norms of other parameters
     #[allow(unused_variables)]
     fn ghost_norms(&self, factors: &mut Factors) -> Option<SquaredNorms> {
         None
     }
 
     /// Returns the bounds `(Σ_t ‖a_t‖‖g_t‖)²` on the terms that add up to a gradient,
-    /// `[batch_size]`; `None` if no terms can cancel that the weighted sum adds in another order.
+    /// `[batch_size]`; `None` if the weighted sum does not add terms that can cancel in another
+    /// order.
     fn magnitudes(&self) -> Option<Tensor<1>> {
         None
     }
@@ -40,7 +42,8 @@ pub(in crate::grads) trait Rule: Debug {
     /// values.
     fn instantiate(&self) -> Tensor<2>;
 
-    /// Returns the per-example gradients if a native kernel forms them without temporary tensors.
+    /// Returns the per-example gradients if a native kernel instantiates them without temporary
+    /// tensors.
     fn instantiate_at_once(&self) -> Option<Tensor<2>> {
         None
     }
@@ -51,7 +54,7 @@ pub(in crate::grads) trait Rule: Debug {
     }
 
     /// Returns the products of the per-example gradients with `direction`, `[batch_size]`, without
-    /// forming the gradients; `None` if the rule has no such way.
+    /// instantiating the gradients; `None` if the rule does not support this.
     #[allow(unused_variables)]
     fn products(&self, direction: Tensor<1>) -> Option<Tensor<1>> {
         None

@@ -3,7 +3,7 @@
 //! For `output = input ∘ weight + bias`, both along one axis, the gradient of the weight of example
 //! i is the sum of `input ∘ output_grad` over all other axes. PReLU scales only the negative values
 //! of its input, so `min(input, 0)` takes the place of the input. The gradient is no larger than
-//! the record; it is always instantiated. The bias: see [`shift`].
+//! the record; it is always instantiated. For the bias, see [`shift`].
 
 use burn::tensor::Tensor;
 
@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    /// A scale in front of a norm, whose gradient passes through the norm.
+    /// A scale before a norm, whose gradient passes through the norm.
     #[derive(Module, Debug)]
     struct Scaled<M> {
         scale: Private<Param<Tensor<1>>>,
@@ -288,7 +288,7 @@ mod tests {
             batch_size in 1usize..5,
             groups in 1usize..4,
             per_group in 1usize..4,
-            // Burn's own layer mistakes two values or fewer for a wrong rank.
+            // Burn's own layer rejects two values or fewer as a wrong rank.
             size in [3usize..6, 1usize..4],
         ) {
             for device in training_devices() {

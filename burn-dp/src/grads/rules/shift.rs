@@ -1,6 +1,6 @@
 //! Biases, along one axis of the output of a layer.
 //!
-//! The gradient of example i is the sum of `output_grad` over all axes but the axis of the bias.
+//! The gradient of example i is the sum of `output_grad` over all axes except the axis of the bias.
 
 use burn::tensor::Tensor;
 
@@ -57,7 +57,7 @@ impl Rule for Shift {
     }
 }
 
-/// Makes the rows of every unit outer positions of one example.
+/// Turns the rows of every unit into outer positions of one example.
 pub(super) fn regroup(tensor: &Tensor<4>, group_size: usize) -> Tensor<4> {
     let [rows, outer, parameters, inner] = tensor.dims();
     tensor.clone().reshape([rows / group_size, outer * group_size, parameters, inner])

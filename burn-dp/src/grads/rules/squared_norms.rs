@@ -8,7 +8,8 @@ pub(in crate::grads) struct SquaredNorms {
     pub(in crate::grads) rounding: Rounding,
 }
 
-/// How far a squared norm can be from the squared norm of the gradient that the weighted sum adds.
+/// The difference between a squared norm and the squared norm of the gradient that the weighted sum
+/// adds.
 ///
 /// The magnitudes, `[batch_size]`, are bounds `(Σ_t ‖a_t‖‖g_t‖)²` on the squared sum of the terms.
 /// They are larger than the squared norm if terms cancel.
@@ -18,7 +19,7 @@ pub(in crate::grads) enum Rounding {
     /// The squared norm is a sum of products of such terms: its error is a few units in the last
     /// place of the squared magnitude.
     Gram(Tensor<1>),
-    /// The gradient was formed in another order than in the weighted sum: the error of the norm is
+    /// The gradient was summed in another order than in the weighted sum: the error of the norm is
     /// a few units in the last place of the magnitude.
     Reordered(Tensor<1>),
 }

@@ -6,8 +6,8 @@ use crate::ops::row_squared_norms;
 /// The sum of several uses of a parameter, or of the rows of one unit. They are added before the
 /// norm, because their cross terms enter it.
 ///
-/// There is no ghost norm: the gradients are formed for as many units at a time as the memory bound
-/// allows.
+/// There is no ghost norm: the gradients are instantiated for as many units at a time as the memory
+/// bound allows.
 #[derive(Debug)]
 pub(in crate::grads) struct Summed {
     /// At least one; each has `units · group_size` rows.

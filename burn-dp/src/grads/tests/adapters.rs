@@ -74,7 +74,7 @@ fn adapters_of_a_part_of_the_model_leave_the_rest_frozen_or_trained() {
         assert_eq!(TrainableParameters::of(&model).unwrap().iter().count(), 2);
         compare(model.clone());
 
-        // Everything but the adapted weight: biases and the second layer are trained as well.
+        // Everything except the adapted weight: biases and the second layer are also trained.
         let model = model.unfreeze_group(ParamGroup::all().exclude(group));
         assert_eq!(TrainableParameters::of(&model).unwrap().iter().count(), 5);
         compare(model.clone());

@@ -15,7 +15,7 @@ use crate::test_devices::{devices, training_devices};
 
 type Attention = attention::MultiHeadAttention;
 
-/// Hides some positions of every example, never the first: `[batch_size, positions]`.
+/// Masks some positions of every example, but never the first: `[batch_size, positions]`.
 fn padding(x: &Tensor<3>) -> Tensor<2, Bool> {
     let [batch_size, positions, _] = x.dims();
     let noise = x.clone().narrow(2, 0, 1).reshape([batch_size, positions]).inner();
@@ -24,7 +24,7 @@ fn padding(x: &Tensor<3>) -> Tensor<2, Bool> {
     same_device(Tensor::cat(vec![first, rest], 1), x)
 }
 
-/// Hides later positions: `[batch_size, positions_1, positions_2]`.
+/// Masks later positions: `[batch_size, positions_1, positions_2]`.
 fn causal(batch_size: usize, positions: [usize; 2], device: &Device) -> Tensor<3, Bool> {
     let [rows, columns] = positions;
     let hidden: Vec<bool> =

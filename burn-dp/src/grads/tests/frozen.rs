@@ -30,7 +30,8 @@ fn every_subset_of_trained_parameters_is_clipped_as_by_the_loop() {
             hidden: LinearConfig::new(2 * 16, 3).init(&device),
             head: LinearConfig::new(3, 2).init(&device),
         };
-        // All biases (BiTFiT), the head alone, and mixtures in which gradients pass frozen layers.
+        // All biases (BiTFiT), the head alone, and combinations in which gradients pass through
+        // frozen layers.
         for subset in [0b101010u32, 0b110000, 0b000001, 0b010010, 0b001101] {
             let trained = (0..6).filter(|bit| subset >> bit & 1 == 1).map(|bit| paths[bit]);
             let group = ParamGroup::from_paths(trained.collect());

@@ -111,7 +111,7 @@ fn models_in_half_precision_equal_the_loop_over_examples() {
     }
 }
 
-/// Sets parameters that follow from a number, rounded to `dtype` and stored as `stored`.
+/// Sets parameters that a number determines, rounded to `dtype` and stored as `stored`.
 struct Rounded {
     dtype: DType,
     stored: DType,

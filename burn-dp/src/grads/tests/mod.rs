@@ -1,4 +1,4 @@
-//! Compositions of layers, and properties of the backward pass that are not one rule.
+//! Compositions of layers, and properties of the backward pass that concern more than one rule.
 
 #![allow(clippy::unwrap_used)]
 

@@ -18,7 +18,7 @@ use crate::test_devices::training_devices;
 const D_INPUT: usize = 5;
 const D_HIDDEN: usize = 4;
 
-/// Whether the initial state is given. If so, it is made of the example's own input.
+/// Whether the initial state is given. If so, it is computed from the example's own input.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
     Zeros,

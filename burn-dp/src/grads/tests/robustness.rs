@@ -97,7 +97,7 @@ fn a_tiny_input_with_a_huge_gradient_is_not_underestimated() {
 #[test]
 fn norms_of_canceling_positions_are_not_underestimated() {
     for device in training_devices() {
-        // Wide enough for ghost norms, and so narrow that gradients are formed.
+        // Wide enough for ghost norms, and narrow enough that gradients are instantiated.
         for [d_input, d_output] in [[3, 2], [32, 32]] {
             let config = LinearConfig::new(d_input, d_output).with_bias(false);
             let layer = config.init(&device).private();
@@ -130,7 +130,7 @@ fn contributions_of_many_equal_values_do_not_exceed_the_threshold() {
 }
 
 /// Checks that the clipped gradient of one example is not longer than its threshold. Returns its
-/// length over the threshold, for every way to compute it.
+/// length divided by the threshold, for every way to compute it.
 fn shares_of_threshold<M: Module>(layer: &M, loss: impl Fn() -> Tensor<1>) -> Vec<f64> {
     let whole = FlatClipping::new(1e9).unwrap();
     let whole = whole.clip(PrivateBackward::new().run(loss(), layer).unwrap()).unwrap();
@@ -145,7 +145,7 @@ fn shares_of_threshold<M: Module>(layer: &M, loss: impl Fn() -> Tensor<1>) -> Ve
     backwards().into_iter().map(share).collect()
 }
 
-/// Checks that pairs of positions which cancel, up to a rest near the rounding of the Gram
+/// Checks that pairs of positions that cancel, up to a remainder near the rounding of the Gram
 /// matrices, move the sum by no more than the threshold.
 fn check_canceling_positions(layer: &Private<Linear>, seed: u64, device: &Device) {
     let [d_input, _] = layer.inner.weight.dims();

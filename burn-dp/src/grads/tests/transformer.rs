@@ -21,7 +21,7 @@ fn causal(batch_size: usize, device: &Device) -> Tensor<3, Bool> {
     Tensor::<3>::ones([batch_size, POSITIONS, POSITIONS], device).triu(1).greater_elem(0.5)
 }
 
-/// Hides the last position.
+/// Masks the last position.
 fn padding(batch_size: usize, device: &Device) -> Tensor<2, Bool> {
     let hidden: Vec<bool> =
         (0..batch_size * POSITIONS).map(|i| i % POSITIONS == POSITIONS - 1).collect();

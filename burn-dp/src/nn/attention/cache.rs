@@ -26,7 +26,7 @@ impl<const D: usize> PositionCache<D> {
         output
     }
 
-    /// Applies `layer` in the first call. Returns the same output in later calls.
+    /// Applies `layer` in the first call, and returns the same output in later calls.
     pub(in crate::nn) fn once(
         &mut self,
         input: Tensor<3>,
@@ -38,7 +38,7 @@ impl<const D: usize> PositionCache<D> {
     }
 }
 
-/// Applies `layer` to all positions of `[batch_size, positions, d_model]`, or with a cache to the
+/// Applies `layer` to all positions of `[batch_size, positions, d_model]` or, with a cache, to the
 /// new positions.
 pub(in crate::nn) fn extend(
     cache: Option<&mut PositionCache<3>>,

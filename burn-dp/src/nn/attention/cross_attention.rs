@@ -79,7 +79,7 @@ impl PrivateCrossAttention {
     /// Creates the counterpart of a layer that was created from `config`.
     ///
     /// Heads, dropout, `min_float` and `quiet_softmax` come from `config`, because they are private
-    /// fields of Burn's layer. A different `config` with weights of the same shapes gives a
+    /// fields of Burn's layer. A different `config` with weights of the same shapes results in a
     /// different layer.
     ///
     /// # Panics

@@ -21,7 +21,7 @@ use burn::tensor::{Bool, Tensor};
 use super::backend::has_native_kernels;
 use crate::ops;
 
-/// Moves the heads to an axis of their own.
+/// Moves the heads to a separate axis.
 ///
 /// # Shapes
 ///

@@ -36,8 +36,8 @@ impl Private<MultiHeadAttention> {
     }
 }
 
-/// Computes the forward pass of the layer alone or as a part of another layer, on all positions or
-/// with a cache.
+/// Computes the forward pass of the layer on its own or as part of another layer, on all positions
+/// or with a cache.
 pub(in crate::nn) fn multi_head(
     layer: &MultiHeadAttention,
     input: MhaInput,
@@ -79,7 +79,7 @@ struct Heads {
 }
 
 impl Heads {
-    /// Weights, and the values under them with their heads joined.
+    /// Returns the attention weights, and the weighted values with their heads joined.
     fn attend(
         self,
         layer: &MultiHeadAttention,

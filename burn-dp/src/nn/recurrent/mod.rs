@@ -2,7 +2,7 @@
 //!
 //! A sequence is one [recurrent primitive](crate::ops): one matrix product projects the input of
 //! all positions for all gates, and one product per position projects the hidden state. Gates with
-//! an activation other than identity, ReLU, sigmoid and tanh are computed position by position,
+//! an activation other than identity, ReLU, sigmoid, or tanh are computed position by position,
 //! with the same result.
 
 mod gates;
@@ -12,7 +12,7 @@ mod rnn;
 
 use burn::tensor::Tensor;
 
-/// Exchanges batch and sequence if a layer has the sequence first.
+/// Swaps the batch and sequence axes if a layer has the sequence first.
 fn exchange(batch_first: bool, tensor: Tensor<3>) -> Tensor<3> {
     if batch_first { tensor } else { tensor.swap_dims(0, 1) }
 }

@@ -137,7 +137,7 @@ impl Private<TransformerDecoderLayer> {
     }
 }
 
-/// Applies one layer to all positions, or with a cache to the new positions.
+/// Applies one layer to all positions or, with a cache, to the new positions.
 fn decode(
     layer: &TransformerDecoderLayer,
     mut input: TransformerDecoderInput,

@@ -125,7 +125,7 @@ impl Private<TransformerEncoderLayer> {
     }
 }
 
-/// Applies one layer to all positions, or with a cache to the new positions.
+/// Applies one layer to all positions or, with a cache, to the new positions.
 fn encode(
     layer: &TransformerEncoderLayer,
     input: Tensor<3>,

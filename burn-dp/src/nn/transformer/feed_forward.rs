@@ -24,7 +24,7 @@ impl Private<PositionWiseFeedForward> {
     }
 }
 
-/// Computes the forward pass of the layer alone or as a part of another layer.
+/// Computes the forward pass of the layer on its own or as part of another layer.
 pub(super) fn feed_forward<const D: usize>(
     layer: &PositionWiseFeedForward,
     input: Tensor<D>,

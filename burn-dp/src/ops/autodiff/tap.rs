@@ -1,4 +1,4 @@
-//! The tap, whose backward step hands over a record or computes the ordinary gradients.
+//! The tap, whose backward step passes on a record or computes the ordinary gradients.
 
 use burn::backend::{
     Backend, TensorMetadata,
@@ -15,7 +15,7 @@ use burn_autodiff::{
 use crate::ops::recording::{self, RawRecord};
 use crate::ops::{Bias, Kept, LayerIds, ParametricOps, Primitive, Slot};
 
-/// What the forward pass keeps for the backward step.
+/// The tensors that the forward pass keeps for the backward step.
 #[derive(Clone, Debug)]
 struct State<B: Backend> {
     kept: Vec<NodeId>,

@@ -50,7 +50,7 @@ impl FusedOps for burn_cubecl::CubeBackend {
 #[cfg(feature = "cube")]
 impl LayerOps for burn_cubecl::CubeBackend {}
 
-/// Fusion compiles kernels of its own.
+/// Fusion compiles its own kernels.
 #[cfg(feature = "fusion")]
 impl<B: burn_fusion::FusionBackend> FusedOps for burn_fusion::Fusion<B> {
     type Packed = ();

@@ -1,7 +1,7 @@
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Shape;
 
-/// Sums over all axes but one, or over all axes: `[parameters]`.
+/// Sums over all axes except one, or over all axes: `[parameters]`.
 pub(in crate::ops) fn sum_over_examples<B: Backend>(
     tensor: FloatTensor<B>,
     axis: Option<usize>,
@@ -15,7 +15,7 @@ pub(in crate::ops) fn sum_over_examples<B: Backend>(
     B::float_reshape(B::float_sum_dim(sum, 0), Shape::new([parameters]))
 }
 
-/// Returns `[batch_size, outer, parameters, inner]`: the axes before and behind the axis of the
+/// Returns `[batch_size, outer, parameters, inner]`: the axes before and after the axis of the
 /// parameters are merged.
 pub(in crate::ops) fn four_axes(shape: &Shape, axis: Option<usize>) -> [usize; 4] {
     let product = |from: usize, to: usize| shape.iter().take(to).skip(from).product::<usize>();

@@ -83,7 +83,7 @@ impl Convolution {
         weight: FloatTensor<B>,
         grad: FloatTensor<B>,
     ) -> FloatTensor<B> {
-        // Burn's gradients ask for the input, but use only its shape.
+        // Burn's gradients take the input, but use only its shape.
         let input = || B::float_empty(input, &grad.device(), grad.dtype().into());
         match self {
             Self::Conv1d(options) => B::conv1d_x_backward(input(), weight, grad, options),
@@ -110,7 +110,7 @@ impl Convolution {
     }
 
     /// Returns the convolution of one group, and the number of groups, if there are several and the
-    /// last positions of the kernel leave pixels unused. Burn's gradient is wrong then.
+    /// last positions of the kernel leave pixels unused. In this case, Burn's gradient is wrong.
     fn groups_with_unused_pixels(&self, input: &Shape, weight: &Shape) -> Option<(Self, usize)> {
         fn one<const N: usize>(
             convolution: fn(ConvOptions<N>) -> Convolution,
@@ -163,7 +163,7 @@ impl Convolution {
         weight: Shape,
         grad: FloatTensor<B>,
     ) -> FloatTensor<B> {
-        // Burn's gradients ask for the weight, but use only its shape.
+        // Burn's gradients take the weight, but use only its shape.
         let weight = B::float_empty(weight, &grad.device(), grad.dtype().into());
         match self.clone() {
             Self::Conv1d(options) => B::conv1d_weight_backward(input, weight, grad, options),

@@ -1,4 +1,4 @@
-//! A bare parameter of which every example gets a copy.
+//! A bare parameter; every example gets a copy of it.
 
 use burn::backend::{Backend, tensor::FloatTensor};
 use burn::tensor::Shape;

@@ -29,7 +29,7 @@ impl Patches {
         }
     }
 
-    /// Computes im2col by zero-copy views and one copy (two for three dimensions), on every
+    /// Computes im2col with zero-copy views and one copy (two for three dimensions), on every
     /// backend.
     ///
     /// - input: `[batch_size, channels, depth, height, width]`
@@ -61,7 +61,7 @@ impl Patches {
             height,
             width,
         ]);
-        // Move the depth of the output behind the kernel.
+        // Move the depth of the output after the kernel.
         self.planes(slices)
             .permute([0, 1, 4, 5, 2, 3])
             .reshape([
@@ -99,7 +99,7 @@ fn windows<const D: usize, const E: usize>(
     let extent = dilation * (patches.kernel_size[spatial] - 1) + 1;
     let windows: Tensor<E> = tensor.unfold(axis, extent, patches.options.stride[spatial]);
     let count = patches.output_size[spatial];
-    // The output padding of a transposed convolution makes room for unused windows.
+    // The output padding of a transposed convolution creates unused windows.
     let windows =
         if windows.dims()[axis] > count { windows.narrow(axis, 0, count) } else { windows };
     if dilation == 1 {

@@ -1,5 +1,5 @@
 //! Scale and shift along one axis, `output = input ∘ weight + bias`: the affine part of every norm,
-//! and PReLU, which scales negative values only.
+//! and PReLU, which only scales negative values.
 
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Shape;
@@ -29,8 +29,8 @@ pub(in crate::ops) fn affine<B: Backend>(
     }
 }
 
-/// Returns the sum of `input ∘ output_grad` over all axes but `axis`, of negative inputs only if
-/// `negative`.
+/// Returns the sum of `input ∘ output_grad` over all axes except `axis`, only for negative inputs
+/// if `negative`.
 pub(in crate::ops) fn weight_gradient<B: Backend>(
     kept: Kept<B>,
     weight: Shape,

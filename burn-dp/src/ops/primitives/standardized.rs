@@ -1,8 +1,8 @@
 //! Standardized weights: the gradient of the stored weight.
 //!
-//! The kernel of each output channel is `u = s · (w - mean(w))` with
-//! `s = 1 / √max(‖w - mean(w)‖², epsilon)`. From the gradient `g` of `u` follows the gradient of
-//! `w`, `s · (g - mean(g) - ⟨u, g⟩ u)`, without the last term where epsilon is the maximum.
+//! The kernel of each output channel is `u = s · (w - mean(w))` with `s = 1 / √max(‖w - mean(w)‖²,
+//! epsilon)`. If `g` is the gradient of `u`, the gradient of `w` is `s · (g - mean(g) - ⟨u, g⟩ u)`,
+//! without the last term where epsilon is the maximum.
 
 use burn::backend::{Backend, TensorMetadata, get_or_init_device_settings, tensor::FloatTensor};
 use burn::tensor::Shape;

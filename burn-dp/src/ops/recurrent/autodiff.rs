@@ -112,8 +112,8 @@ fn register_uses<B: FusedOps>(
     }
 }
 
-/// Hands over the records, one gate after another: what is not kept of one gate is freed before the
-/// next.
+/// Passes on the records, one gate after another, so that tensors of one gate that are not kept are
+/// freed before the next.
 fn record_uses<B: FusedOps>(
     found: OperandGrads<B>,
     trained: &Trained,

@@ -7,7 +7,7 @@ use super::state::{State, StepGrads};
 use super::value::Value;
 use super::{FusedOps, GruCell, LstmCell, RnnCell, gru, lstm, rnn};
 
-/// How the hidden state of one position follows from the hidden state before.
+/// The computation of the hidden state of one position from the previous hidden state.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell {
     /// A plain recurrent layer.
@@ -18,7 +18,7 @@ pub enum Cell {
     Gru(GruCell),
 }
 
-/// What the forward pass of one position keeps for the backward pass.
+/// The values that the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) enum Step<B: Backend> {
     Rnn(rnn::Step<B>),
@@ -36,12 +36,12 @@ impl Cell {
         }
     }
 
-    /// Whether the state has a cell and a hidden state.
+    /// Returns whether the state has a cell and a hidden state.
     pub(super) fn has_cell(self) -> bool {
         matches!(self, Self::Lstm(_))
     }
 
-    /// Computes one position: the next state, and what the backward pass needs.
+    /// Computes one position: the next state, and the values that the backward pass needs.
     pub(super) fn step<B: FusedOps>(
         self,
         projected: Value<B>,
@@ -64,7 +64,7 @@ impl Cell {
         }
     }
 
-    /// Computes the gradients of one position from the gradient of the state behind it.
+    /// Computes the gradients of one position from the gradient of the state after it.
     pub(super) fn step_backward<B: FusedOps>(
         self,
         step: Step<B>,

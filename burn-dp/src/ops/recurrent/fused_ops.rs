@@ -5,7 +5,8 @@ use burn::backend::{Backend, tensor::FloatTensor};
 
 use super::settings::{GateFunction, GruCell, LstmCell};
 
-/// Kernels of a backend for the gates of one position, and how it shares a sequence among cores.
+/// Kernels of a backend for the gates of one position, and its distribution of a sequence among
+/// cores.
 ///
 /// Every kernel returns `None` for what it does not handle; Burn's operations are used then, and
 /// they are the oracle of its tests. An implementation detail that is public because
@@ -63,9 +64,9 @@ pub trait FusedOps: Backend {
         None
     }
 
-    /// Returns the gradients of the projection and of the cell before.
+    /// Returns the gradients of the projection and of the previous cell.
     ///
-    /// - kept: the values of the gates and the candidate, the cell before, and the activation of
+    /// - kept: the values of the gates and the candidate, the previous cell, and the activation of
     ///   the cell
     /// - grads: gradients of the hidden state and of the cell
     fn lstm_backward(
@@ -91,9 +92,10 @@ pub trait FusedOps: Backend {
     }
 
     /// Returns the gradients of the projection, of the product, and the part of the gradient of the
-    /// hidden state before that does not pass through the product.
+    /// previous hidden state that does not pass through the product.
     ///
-    /// - kept: the values of the gates and the candidate, the product, and the hidden state before
+    /// - kept: the values of the gates and the candidate, the product, and the previous hidden
+    ///   state
     /// - grad: gradient of the hidden state
     fn gru_backward(
         kept: [&FloatTensor<Self>; 3],
@@ -103,7 +105,8 @@ pub trait FusedOps: Backend {
         None
     }
 
-    /// Returns the size of the parts of a batch that are computed apart; `None` for all at once.
+    /// Returns the number of examples that are computed independently of the others; `None` for all
+    /// at once.
     fn examples_apart() -> Option<usize> {
         None
     }

@@ -11,7 +11,7 @@ impl GateFunction {
         }
     }
 
-    /// Applies the function by Burn's operations.
+    /// Applies the function with Burn's operations.
     pub(super) fn apply_by_operations<B: FusedOps>(self, input: Value<B>) -> Value<B> {
         match self {
             Self::Identity => input,
@@ -33,7 +33,7 @@ impl GateFunction {
         }
     }
 
-    /// Computes the gradient of the input by Burn's operations.
+    /// Computes the gradient of the input with Burn's operations.
     pub(super) fn backward_by_operations<B: FusedOps>(
         self,
         output: Value<B>,

@@ -1,6 +1,6 @@
 use burn::backend::{Backend, ExtensionType, tensor::FloatTensor};
 
-/// The largest number of gates of a recurrent layer.
+/// Maximum number of gates in a recurrent layer.
 pub(super) const GATES: usize = 4;
 
 /// Weights, `[d, d_hidden]`, and biases, `[d_hidden]`, of the linear layers of the input or of the

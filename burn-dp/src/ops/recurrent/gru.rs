@@ -6,7 +6,7 @@ use super::settings::GruCell;
 use super::state::{State, StepGrads};
 use super::value::Value;
 
-/// What the forward pass of one position keeps for the backward pass.
+/// The values that the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Step<B: Backend> {
     hidden_before: Value<B>,
@@ -15,7 +15,7 @@ pub(super) struct Step<B: Backend> {
     values: CellValues<B>,
 }
 
-/// What one position computes.
+/// The values that one position computes.
 #[derive(Clone, Debug)]
 struct CellValues<B: Backend> {
     /// Update and reset gate, and the candidate, side by side.
@@ -29,7 +29,8 @@ struct CellValues<B: Backend> {
 struct ResetAfterGrads<B: Backend> {
     projected: Value<B>,
     product: Value<B>,
-    /// The part of the gradient of the hidden state before that does not pass through the product.
+    /// The part of the gradient of the previous hidden state that does not pass through the
+    /// product.
     carried: Value<B>,
 }
 
@@ -58,7 +59,7 @@ impl GruCell {
         (next, Step { hidden_before: before, product, values })
     }
 
-    /// Computes one position by Burn's operations, if the reset gate scales the product.
+    /// Computes one position with Burn's operations, if the reset gate scales the product.
     fn reset_after_by_operations<B: FusedOps>(
         self,
         projected: Value<B>,
@@ -90,7 +91,7 @@ impl GruCell {
         self.mix(gates, candidate, before)
     }
 
-    /// Mixes the candidate with the hidden state before.
+    /// Mixes the candidate with the previous hidden state.
     fn mix<B: FusedOps>(
         self,
         gates: Value<B>,
@@ -140,7 +141,7 @@ impl GruCell {
         }
     }
 
-    /// Computes the gradients of one position by Burn's operations, if the reset gate scales the
+    /// Computes the gradients of one position with Burn's operations, if the reset gate scales the
     /// product.
     fn reset_after_backward_by_operations<B: FusedOps>(
         self,
@@ -191,8 +192,8 @@ impl GruCell {
         }
     }
 
-    /// Returns the gradients of the update gate, of the sum in the candidate, and of the hidden
-    /// state before.
+    /// Returns the gradients of the update gate, of the sum in the candidate, and of the previous
+    /// hidden state.
     fn mix_backward<B: FusedOps>(
         self,
         values: CellValues<B>,

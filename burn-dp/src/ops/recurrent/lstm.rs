@@ -6,7 +6,7 @@ use super::settings::LstmCell;
 use super::state::{State, StepGrads};
 use super::value::Value;
 
-/// What the forward pass of one position keeps for the backward pass.
+/// The values that the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Step<B: Backend> {
     hidden_before: Value<B>,
@@ -14,7 +14,7 @@ pub(super) struct Step<B: Backend> {
     values: CellValues<B>,
 }
 
-/// What one position computes.
+/// The values that one position computes.
 #[derive(Clone, Debug)]
 struct CellValues<B: Backend> {
     /// Input, forget (unless it is coupled) and output gate, and the candidate, side by side.
@@ -62,7 +62,7 @@ impl LstmCell {
         (next, Step { hidden_before: state.hidden, cell_before: state.cell, values })
     }
 
-    /// Computes one position by Burn's operations.
+    /// Computes one position with Burn's operations.
     fn forward_by_operations<B: FusedOps>(
         self,
         projected: Value<B>,
@@ -111,7 +111,7 @@ impl LstmCell {
         }
     }
 
-    /// Computes the gradients of the projection and of the cell before by Burn's operations.
+    /// Computes the gradients of the projection and of the previous cell with Burn's operations.
     fn backward_by_operations<B: FusedOps>(
         self,
         values: CellValues<B>,

@@ -1,11 +1,11 @@
 //! Recurrent layers: one primitive for a whole sequence, with a hand-written backpropagation
 //! through time.
 //!
-//! The gates lie side by side. One matrix product projects the input of all positions for all
-//! gates; one matrix product per position projects the hidden state. Under a recording the
-//! primitive hands over one record for each of the two linear layers of every gate. It is the
-//! record of a linear layer whose positions are the sequence: the inputs of the layer and the
-//! gradients of its products.
+//! The gates are stored side by side. One matrix product projects the input of all positions for
+//! all gates; one matrix product per position projects the hidden state. During a recording, the
+//! primitive passes on one record for each of the two linear layers of every gate. It is the record
+//! of a linear layer whose positions are the sequence: the inputs of the layer and the gradients of
+//! its products.
 //!
 //! # References
 //!

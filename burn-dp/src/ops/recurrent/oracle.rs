@@ -1,4 +1,4 @@
-//! What the tests of the fused kernels share.
+//! Shared functions for the tests of the fused kernels.
 
 use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::TensorData;

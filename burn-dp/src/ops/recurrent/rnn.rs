@@ -6,7 +6,7 @@ use super::settings::RnnCell;
 use super::state::{State, StepGrads};
 use super::value::Value;
 
-/// What the forward pass of one position keeps for the backward pass.
+/// The values that the forward pass of one position keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Step<B: Backend> {
     hidden_before: Value<B>,

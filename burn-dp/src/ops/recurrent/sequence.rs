@@ -24,7 +24,7 @@ pub(in crate::ops) struct Operands<B: Backend> {
 /// Weights and biases of all gates.
 type Parameters<B> = ([FloatTensor<B>; GATES], [FloatTensor<B>; GATES]);
 
-/// What the forward pass keeps for the backward pass.
+/// The values that the forward pass keeps for the backward pass.
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct Trace<B: Backend> {
     of_input: Value<B>,
@@ -51,7 +51,7 @@ pub(super) struct OperandGrads<B: Backend> {
     of_input: Value<B>,
 }
 
-/// The same of a part of the batch, position by position.
+/// The gradients of one part of the batch, by position.
 struct PartGrads<B: Backend> {
     projected: Vec<Value<B>>,
     product: Vec<Value<B>>,
@@ -194,7 +194,7 @@ impl<B: FusedOps> PartTrace<B> {
             inputs.iter_mut().zip(grads.inputs).for_each(|(inputs, input)| inputs.push(input));
             state = grads.carried;
         }
-        // The backward pass visits the last position first; bring all sequences into the input's
+        // The backward pass visits the last position first; put all sequences into the input's
         // order.
         if !recurrence.reverse {
             inputs.iter_mut().chain([&mut projected, &mut product]).for_each(|all| all.reverse());
@@ -203,7 +203,7 @@ impl<B: FusedOps> PartTrace<B> {
     }
 }
 
-/// Returns the parts of a batch that are computed apart.
+/// Returns the parts of a batch that are computed separately.
 fn parts<B: FusedOps>(batch_size: usize) -> Vec<Range<usize>> {
     let size = B::examples_apart().unwrap_or(batch_size).max(1);
     let starts = (0..batch_size.max(1)).step_by(size);

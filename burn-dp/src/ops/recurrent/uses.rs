@@ -27,7 +27,7 @@ pub(super) struct Use<B: Backend> {
 
 /// The input of a linear layer.
 pub(super) enum LayerInput<B: Backend> {
-    /// Of the whole batch, `[batch_size, positions, d]`.
+    /// The input of the whole batch, `[batch_size, positions, d]`.
     Batch(Value<B>),
     Sequence(Sequence<B>),
     /// It is not kept, because no weight is trained.
@@ -42,7 +42,7 @@ pub(super) struct Sequence<B: Backend> {
 }
 
 impl<B: FusedOps> Sequence<B> {
-    /// Takes the values in order.
+    /// Creates the sequence from its values in order.
     pub(super) fn new(values: Vec<Value<B>>, positions: usize) -> Self {
         Self { values, positions, rows: OnceCell::new() }
     }
@@ -59,8 +59,8 @@ impl<B: FusedOps> Sequence<B> {
         rows.reshape([self.positions, count / self.positions, features])
     }
 
-    /// Returns some columns, `[batch_size, positions, columns]`, also in memory: the rules read
-    /// them several times.
+    /// Returns some columns, `[batch_size, positions, columns]`, in this order in memory, because
+    /// the rules read them several times.
     pub(super) fn by_example(&self, columns: Range<usize>) -> Value<B> {
         let values: Vec<_> = self.values.iter().map(|value| &value.0).collect();
         match B::by_example(&values, self.positions, columns.clone()) {
@@ -129,7 +129,7 @@ impl<B: FusedOps> Use<B> {
     }
 }
 
-/// Hands over one record for all positions; `input` is `None` if the weight of the layer is not
+/// Passes on one record for all positions; `input` is `None` if the weight of the layer is not
 /// trained.
 ///
 /// # Shapes

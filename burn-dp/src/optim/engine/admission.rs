@@ -115,7 +115,7 @@ impl PrivacyEngine {
         }
     }
 
-    /// Returns an error if the next step cannot be made, before its examples are used.
+    /// Returns an error if the next step cannot run, before its examples are used.
     #[cfg(feature = "train")]
     pub(crate) fn check_next(&mut self) -> Result<(), DpError> {
         self.check_key()?;
@@ -131,7 +131,7 @@ impl PrivacyEngine {
 
     /// Returns an error if the release would exceed the budget or follows the last planned step.
     pub(super) fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
-        // A repeated step was paid for.
+        // A repeated step is already in the ledger.
         let paid = self.next_step < self.own_releases();
         if let Some(budget) = self.plan.budget
             && !paid

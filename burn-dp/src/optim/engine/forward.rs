@@ -93,7 +93,8 @@ impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
 
     /// Compares the values of `units` between different batches; see [`compare_values`].
     pub(crate) async fn compare(&self, model: &M, units: &[usize]) -> Result<bool, DpError> {
-        // The larger batch of the test has one eighth more units; it is to fit into memory too.
+        // The larger batch of the test has one eighth more units, and it has to fit into memory
+        // too.
         let units = &units[..units.len() - units.len().div_ceil(9).min(units.len() / 3)];
         let mut losses_of = |model: &M, positions: &[usize]| {
             let units: Vec<usize> = positions.iter().map(|&position| units[position]).collect();
@@ -110,9 +111,9 @@ impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
     }
 }
 
-/// Returns the units of the rows of a physical batch; rows of padding come last.
+/// Returns the units of the rows of a physical batch; padding rows come last.
 fn rows_of(units: &[usize], rows: usize, copies: usize) -> Units {
-    // No data set has as many units as would reach the numbers of the padding.
+    // No data set is large enough for its units to reach the numbers of the padding.
     let padding = (0..rows.saturating_sub(units.len())).map(|row| usize::MAX - row);
     Units::Rows { units: units.iter().copied().chain(padding).collect(), copies }
 }

@@ -1,4 +1,4 @@
-//! The private step, whichever loop drives it.
+//! The private step, for any training loop.
 
 mod admission;
 mod forward;
@@ -39,13 +39,13 @@ use crate::noise::{CorrelatedNoise, NoiseAhead};
 use crate::sampling::RecordIdentity;
 
 /// Owns the whole private step: admission, clipping, release, optimizer step, ties, sparsification
-/// and averaging. Only the optimizer of Burn is lent to it for each step, because Burn's learner
-/// owns that.
+/// and averaging. Only Burn's optimizer is passed in for each step, because Burn's learner owns it.
 pub(crate) struct PrivacyEngine {
     pub(crate) plan: PrivacyPlan,
     pub(crate) ledger: PrivacyLedger,
     pub(crate) backward: PrivateBackward,
-    /// Precision of the forward and backward passes, if it is not the one of the parameters.
+    /// Precision of the forward and backward passes, if it differs from the precision of the
+    /// parameters.
     pub(crate) precision: Option<FloatDType>,
     pub(crate) sparsifier: Option<Sparsifier>,
     pub(crate) average: Option<WeightAverage>,
@@ -60,7 +60,7 @@ pub(crate) struct PrivacyEngine {
     pending: Option<Pending>,
     last: Option<LastStep>,
     pub(crate) buffers: BufferCheck,
-    /// How it is known that the units are different records: the weakest of all parts.
+    /// The evidence that the units are different records: the weakest of all parts.
     identity: Option<RecordIdentity>,
     /// Public facts of this run, for its statements.
     facts: BTreeMap<String, String>,
@@ -68,13 +68,13 @@ pub(crate) struct PrivacyEngine {
     releases: Mutex<Releases>,
     /// Noise of the next step, if it can be computed in advance.
     next_noise: Option<NoiseAhead>,
-    /// Whether a device may choose coarse products by the shape of a batch.
+    /// Whether a device may choose less precise products depending on the shape of a batch.
     pub(crate) coarse_products: fn(&Device) -> bool,
-    /// What combines the noise with the noise of earlier steps, if the plan has a strategy.
+    /// State that combines the noise with the noise of earlier steps, if the plan has a strategy.
     correlated: Option<CorrelatedNoise>,
 }
 
-/// What was clipped and released in the last step.
+/// Data of the last step's clipping and release.
 pub(crate) struct LastStep {
     pub(crate) thresholds: Thresholds,
     pub(crate) noise: StepNoise,
@@ -115,12 +115,12 @@ impl PrivacyEngine {
         self.next_step
     }
 
-    /// Returns the number of releases of the run, without the ones before it.
+    /// Returns the number of releases of the run, excluding earlier ones.
     pub(crate) fn own_releases(&self) -> u64 {
         self.plan.own_releases(&self.ledger)
     }
 
-    /// Returns whether part of a logical batch was clipped whose step is not made yet.
+    /// Returns whether part of a logical batch was clipped and its step has not run yet.
     pub(crate) fn is_within_step(&self) -> bool {
         self.pending.is_some()
     }
@@ -156,7 +156,7 @@ impl PrivacyEngine {
         Ok(())
     }
 
-    /// Adds public data to what the statement names; a checkpoint contains it.
+    /// Adds to the public data that the statement names; a checkpoint contains it.
     pub(crate) fn name_public_data(&mut self, origin: &str) {
         let named = self.facts.get(PUBLIC_DATA).or(self.ledger.header().facts.get(PUBLIC_DATA));
         let named = match named {
@@ -167,14 +167,14 @@ impl PrivacyEngine {
         self.note(PUBLIC_DATA, named);
     }
 
-    /// Takes the values of `model` that are not trained as public ones, computed on data with this
+    /// Accepts the values of `model` that are not trained as public, computed on data with this
     /// description.
     pub(crate) async fn accept_public_buffers<M: Module>(
         &mut self,
         model: &M,
         origin: &str,
     ) -> Result<(), DpError> {
-        // A pass of this step that was refused leaves its thresholds, but no sum.
+        // A rejected pass of this step leaves its thresholds, but no sum.
         if self.pending.is_some() || self.frozen.is_some() {
             return Err(DpError::state(
                 "values that are not trained cannot be replaced within a logical step; make the \
@@ -248,7 +248,7 @@ impl PrivacyEngine {
         Ok(statement)
     }
 
-    /// Adds where the key of the run is, and whether other processes are kept from the run.
+    /// Adds the location of the run's key, and whether other processes are locked out of the run.
     fn describe_storage(&self, statement: &mut PrivacyStatement) -> Result<(), DpError> {
         let releases = self.releases()?;
         let (is_stored, key) = match (releases.key.0, self.plan.source.is_forgotten()) {
@@ -292,7 +292,7 @@ impl PrivacyEngine {
     }
 }
 
-/// How a file keeps the key from others.
+/// How a file protects the key from other users.
 const KEY_IN_FILE: &str = match cfg!(windows) {
     true => "in a file apart from the checkpoints, with the access rights of its folder",
     false => "in a file apart from the checkpoints, which its owner alone can read",

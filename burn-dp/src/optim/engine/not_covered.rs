@@ -1,4 +1,4 @@
-//! What no ε covers, in the statement of a run.
+//! The part of a run's statement that lists what no ε covers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(super) const REMOTE_DEVICES: &str = "remote_devices";
 /// Name of the fact that passes are in another precision than the parameters.
 pub(super) const PRECISION: &str = "precision_of_passes";
 
-/// What some facts mean.
+/// The meaning of some facts.
 const FACTS: [(&str, &str); 3] = [
     (
         PRODUCTS,
@@ -39,7 +39,7 @@ pub(super) fn of_facts(facts: &BTreeMap<String, String>) -> impl Iterator<Item =
     found.map(|(_, sentence)| sentence.to_string())
 }
 
-/// What the data can decide about an error. Other refusals (budget, planned steps, order of draws,
+/// The errors that can depend on the data. Other errors (budget, planned steps, order of draws,
 /// learning rates that are not finite, settings of a checkpoint) depend on public values alone.
 ///
 /// The chapter "What is and is not covered" of the book has the same list.

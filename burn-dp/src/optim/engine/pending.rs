@@ -1,4 +1,4 @@
-//! The sum of a logical step whose release is not made yet.
+//! The sum of a logical step that is not released yet.
 
 use crate::DpError;
 use crate::clipping::ClippedSum;
@@ -28,7 +28,7 @@ impl Pending {
     }
 }
 
-/// The error for a unit that is in the sum of its step already.
+/// The error for a unit that is already in the sum of its step.
 pub(crate) fn given_twice(unit: usize, step: u64) -> DpError {
     DpError::state(format!(
         "unit {unit} of step {step} was given twice, and would contribute twice the clipping \

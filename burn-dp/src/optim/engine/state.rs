@@ -1,6 +1,6 @@
 //! The state of a run between two steps, as a value.
 //!
-//! Length: what is saved and what is continued are read field by field next to each other.
+//! Length: saving and resuming are easier to compare field by field next to each other.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,8 +21,8 @@ use crate::optim::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::random::{Key, NoiseSource};
 use crate::sampling::RecordIdentity;
 
-/// Everything that a run needs to continue, except the model, the optimizer inside, and the
-/// [`Releases`] that follow it.
+/// Everything that a run needs to continue, except the model, the inner optimizer, and the
+/// [`Releases`] after it.
 ///
 /// # Privacy
 ///
@@ -41,7 +41,7 @@ pub(crate) struct EngineState {
     /// What is known about the independence of the examples.
     #[serde(default)]
     independence: Option<SeenIndependence>,
-    /// How it is known that the units are different records.
+    /// The evidence that the units are different records.
     #[serde(default)]
     identity: Option<RecordIdentity>,
     /// Public facts of the run that are not in its plan.
@@ -65,7 +65,7 @@ pub(crate) struct EngineState {
     pub(crate) noise_memory: Option<Bytes>,
 }
 
-/// What happens to the steps that were released after a checkpoint and lost with the process.
+/// The treatment of steps that were released after a checkpoint and lost with the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LostSteps {
     /// They are repeated, and must be the same.
@@ -74,7 +74,7 @@ pub(crate) enum LostSteps {
     Skip,
 }
 
-/// Where the state of a run comes from.
+/// The source of the state of a run.
 pub(crate) struct RunSource<'a, F> {
     /// The file of the state, for messages.
     pub(crate) name: &'a Path,
@@ -86,7 +86,7 @@ pub(crate) struct RunSource<'a, F> {
 }
 
 impl EngineState {
-    /// Returns an error unless sparsifier and average have exactly these settings.
+    /// Returns an error unless the sparsifier and the average have exactly these settings.
     #[cfg(feature = "train")]
     pub(crate) fn check_settings(
         &self,
@@ -135,8 +135,9 @@ impl PrivacyEngine {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if this engine began a run, and [`DpError::SavedState`] if
-    /// a number of the plan or a setting differs, or if ledger, key and log do not belong together.
+    /// Returns [`DpError::InvalidState`] if this engine already started a run, and
+    /// [`DpError::SavedState`] if a number of the plan or a setting differs, or if ledger, key and
+    /// log do not belong together.
     pub(crate) fn resume<F>(
         self,
         state: EngineState,
@@ -167,7 +168,7 @@ impl PrivacyEngine {
 
         let releases = (source.open)(plan.origin)?;
         let released = releases.ledger(plan.new_ledger())?;
-        // Also for a checkpoint that was saved while steps were repeated.
+        // This also holds for a checkpoint that was saved while steps were repeated.
         if !released.continues(&ledger) {
             return Err(DpError::saved_state(format!(
                 "{} has {} releases and the checkpoint {}: it is older than the checkpoint; \
@@ -197,7 +198,7 @@ impl PrivacyEngine {
             LostSteps::Skip => releases.len(),
         };
         if engine.plan.source.is_forgotten() {
-            // As after the erasure itself: the memory cannot be decrypted, and no step needs it.
+            // As after erasing the key: the memory cannot be decrypted, and no step needs it.
             engine.correlated = None;
         }
         if let Some(noise) = &mut engine.correlated {
@@ -221,7 +222,8 @@ impl PrivacyEngine {
         let public = options.remove(PUBLIC_DATA).unwrap_or_default();
         engine.identity = state.identity;
         engine.facts.extend(options);
-        // What the run named, and what the program named before it resumed the run.
+        // The data that the run named, and the data that the program named before it resumed the
+        // run.
         public.split("; ").filter(|origin| !origin.is_empty()).for_each(|origin| {
             engine.name_public_data(origin);
         });

@@ -16,19 +16,19 @@ use crate::optim::{Sparsifier, WeightAverage};
 use crate::random::Purpose;
 use crate::sampling::Draw;
 
-/// What became of a step.
+/// The outcome of a step.
 pub(crate) struct StepOutcome<M> {
     /// The model: unchanged, or after the step.
     pub(crate) model: M,
     /// Whether the step was released.
     #[cfg_attr(not(feature = "train"), allow(dead_code))]
     pub(crate) released: bool,
-    /// Why the step was refused, or what failed after its release.
+    /// Why the step was rejected, or what failed after its release.
     pub(crate) error: Option<DpError>,
 }
 
 impl PrivacyEngine {
-    /// Makes the step of `draw`: the only place where anything is released.
+    /// Runs the step of `draw`: the only place where anything is released.
     pub(crate) async fn step<M: Module>(
         &mut self,
         inner: &mut ModuleOptimizer,
@@ -45,7 +45,7 @@ impl PrivacyEngine {
             Err(error) => return StepOutcome { model, released: false, error: Some(error) },
         };
         let Some(gradients) = gradients else {
-            // Nothing but counts was released.
+            // Only counts were released.
             return StepOutcome { model, released: true, error: None };
         };
         let model = inner.step(lr.clone(), model, gradients);
@@ -72,7 +72,7 @@ impl PrivacyEngine {
         let extent = if is_last { Extent::Whole } else { Extent::Step };
         self.buffers.end_of_step(model, extent).await?;
         let thresholds = self.thresholds()?;
-        // Noise and event follow from the very object that clipped.
+        // Noise and event follow from the same object that clipped.
         let multiplier = self.plan.noise_multiplier_at(step);
         let noise = thresholds.noise(multiplier, batch)?;
         let dimension = released_values(model, &thresholds);
@@ -99,7 +99,7 @@ impl PrivacyEngine {
         let statistics = sum.statistics().reveal();
         let on_host = self.correlated.as_ref().is_some_and(|noise| noise.stays_on_host(dimension));
         let bound = prepared.bind(model, sum, gradient_noise, count_noise, on_host).await?;
-        // Recorded before it is made: an interrupted release is paid for.
+        // Recorded first, so that an interrupted release is accounted for.
         let releases = self.releases.get_mut().map_err(|_| super::poisoned())?;
         if releases.record(step, &event, bound.mark()).await? {
             self.ledger.record(&event)?;
@@ -183,8 +183,8 @@ fn trained_lengths<M: Module>(model: &M) -> Vec<usize> {
     lengths
 }
 
-/// Returns an error unless the learning rate of every trained parameter is finite: with another one
-/// the budget of the step would be spent on a model that is not finite.
+/// Returns an error unless the learning rate of every trained parameter is finite: otherwise the
+/// budget of the step would be spent on a model that is not finite.
 fn check_learning_rate<M: Module>(model: &M, lr: &ModuleLearningRate) -> Result<(), DpError> {
     let mut unusable = None;
     for_each_trained(model, |path, parameter| {

@@ -37,7 +37,7 @@ impl PrivacyEngine {
         })
     }
 
-    /// Takes back the probe of a [`ClipTask`].
+    /// Receives the probe of a [`ClipTask`].
     pub(crate) fn end_task(&mut self, probe: Option<Probe>) {
         self.independence.give_back(probe);
     }
@@ -48,7 +48,7 @@ impl PrivacyEngine {
         Ok(UnitTask { thresholds: self.thresholds()? })
     }
 
-    /// Checks that the updates left `model` as it was.
+    /// Checks that the updates did not change `model`.
     pub(crate) async fn end_unit_task<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         self.buffers.verify(model, Extent::Step).await?;
         if has_training_batch_norm(model) {
@@ -99,7 +99,7 @@ pub(crate) struct ClipTask {
 
 impl ClipTask {
     /// Returns the clipped sum, and the probe for [`end_task`](PrivacyEngine::end_task), which
-    /// needs it whatever the outcome.
+    /// needs it in every case.
     ///
     /// # Arguments
     ///

@@ -1,4 +1,4 @@
-//! Fixing weights whose changes are nothing but noise.
+//! Fixes weights whose changes are only noise.
 
 mod state;
 mod weights;
@@ -15,11 +15,11 @@ use crate::error::positive;
 use crate::model::{TrainableParameters, for_each_trained, map_parameters};
 use weights::Weights;
 
-/// Fixes weights that have converged: over a window of steps they stay around an average with no
-/// more deviation than the noise causes, so the average is as good as the weights.
+/// Fixes weights that have converged: over a window of steps, they deviate from their average by no
+/// more than the noise explains, so the average is as good as the weights.
 ///
 /// After each window, a weight whose standard deviation in it was at most `factor` times the
-/// deviation that the noise gives it in one step is set to its average over the window and stays
+/// deviation that the noise causes in one step is set to its average over the window and stays
 /// fixed. The deviation in one step is computed as for plain SGD: the learning rate of the
 /// parameter times the noise of its clipping group. With momentum or adaptive rates a weight moves
 /// differently, and the factor must compensate for it.
@@ -33,8 +33,8 @@ use weights::Weights;
 /// # Privacy
 ///
 /// Post-processing of noisy models: it costs nothing. Gradients of fixed weights are still clipped
-/// and noised with the rest; the further idea of the paper, clipping thresholds for the active
-/// weights alone, is not implemented.
+/// and noised with the rest; clipping thresholds for only the active weights, which the paper also
+/// suggests, are not implemented.
 ///
 /// # Example
 ///
@@ -63,7 +63,7 @@ pub struct Sparsifier {
     factor: f64,
     /// Number of steps of the current window.
     steps: u64,
-    /// By the path of the parameter; of a tied one, its first.
+    /// By the path of the parameter; for a tied parameter, by its first path.
     weights: BTreeMap<String, Weights>,
 }
 
@@ -91,7 +91,7 @@ impl Sparsifier {
     ///
     /// # Arguments
     ///
-    /// - `noise_std`: standard deviation that the noise gives each weight of a parameter in one
+    /// - `noise_std`: standard deviation that the noise causes in each weight of a parameter in one
     ///   step
     pub(super) async fn apply<M: Module>(
         &mut self,

@@ -20,8 +20,8 @@ struct Settings {
 }
 
 impl Sparsifier {
-    /// Returns the sparsifier as a burnpack record: of each parameter the means, the sums of
-    /// squares, and the fixed values, NaN for a weight that is not fixed.
+    /// Returns the sparsifier as a burnpack record: for each parameter the means, the sums of
+    /// squares, and the fixed values, with NaN for a weight that is not fixed.
     pub(crate) fn to_bytes(&self) -> Result<Bytes, DpError> {
         let noise = self.weights.iter().map(|(path, weights)| (path.clone(), weights.noise));
         let settings = Settings {
@@ -47,7 +47,7 @@ impl Sparsifier {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if the record is damaged or of another version.
+    /// Returns [`DpError::SavedState`] if the record is damaged or has another version.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, DpError> {
         let (settings, mut tensors): (Settings, _) = pack::read(bytes)?;
         let mut sparsifier = Self::new(settings.window, settings.factor)?;
@@ -102,7 +102,7 @@ mod tests {
             assert!(refused(&bytes[..cut]).contains("damaged"), "cut at {cut}");
         }
         assert!(refused(&[&bytes[..], &[0]].concat()).contains("damaged"));
-        // Whole, and of another version.
+        // Complete, but with another version.
         let text = b"burn-dp\x611";
         let at = bytes.windows(text.len()).position(|part| part == text).unwrap();
         let mut other = bytes[..bytes.len() - 4].to_vec();

@@ -8,7 +8,7 @@ pub(crate) struct Weights {
     pub(crate) squares: Vec<f64>,
     /// Value of each fixed weight.
     pub(crate) fixed: Vec<Option<f32>>,
-    /// Sum over the window of the variance that the noise gives in one step.
+    /// Sum over the window of the variance that the noise causes in one step.
     pub(crate) noise: f64,
 }
 
@@ -33,9 +33,10 @@ impl Weights {
         }
     }
 
-    /// Fixes the weights that converged in the window, and begins the next one.
+    /// Fixes the weights that converged in the window, and starts the next one.
     pub(crate) fn end_window(&mut self, window: u64, factor: f64) {
-        // The squares of `window` steps against the sum of the noise variances of as many.
+        // The squares of `window` steps compared with the sum of the noise variances of the same
+        // number of steps.
         let largest = factor * factor * self.noise * (window - 1) as f64 / window as f64;
         for ((mean, squares), fixed) in
             self.mean.iter_mut().zip(&mut self.squares).zip(&mut self.fixed)

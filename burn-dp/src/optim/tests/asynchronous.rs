@@ -53,7 +53,7 @@ fn losses(net: &Net, x: Tensor<2>) -> Tensor<1> {
     net.second.forward(net.first.forward(x).tanh()).powi_scalar(2).reshape([-1])
 }
 
-/// How the steps are made.
+/// How the steps are run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Calls {
     Blocking,
@@ -80,7 +80,7 @@ fn clip(optim: &mut DpOptimizer, net: &Net, batch: &LogicalBatch<Tensor<2>>, cal
     }
 }
 
-/// Parameters, averaged parameters and statement after all steps.
+/// The parameters, averaged parameters, and statement after all steps.
 fn run(device: &Device, calls: Calls) -> (Vec<Vec<f32>>, Vec<u8>, String) {
     let device = device.clone().autodiff();
     let mut net = net(&device);

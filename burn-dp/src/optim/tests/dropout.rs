@@ -163,7 +163,7 @@ fn losses_of_a_random_layer_without_units_are_refused() {
     });
     assert!(error.unwrap_err().to_string().contains("axis 0"));
 
-    // Outside of a private step the layer is Burn's.
+    // Outside a private step the layer is Burn's.
     let grads = model.losses(Rows.batch(vec![1, 2], &device())).sum().backward();
     assert!(model.first.clone().into_inner().weight.grad(&grads).is_some());
     let frozen = Net { dropout: model.dropout.clone().freeze(), ..model.clone() };
@@ -187,7 +187,7 @@ fn ordinary_dropout_that_is_smuggled_in_is_found_by_value() {
     });
     let error = error.unwrap_err().to_string();
     assert!(error.contains("draws random values that belong to no unit"), "{error}");
-    // The private layer passes.
+    // The private layer is accepted.
     optim.discard();
     optim.backward_batch(&model, &batch, 16, |model: &Net, x| model.losses(x)).unwrap();
     optim.step(0.1, model, batch).unwrap();

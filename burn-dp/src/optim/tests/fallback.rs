@@ -1,4 +1,4 @@
-//! Layers without a rule, one backward pass for each unit.
+//! Layers without a rule: one backward pass for each unit.
 
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};

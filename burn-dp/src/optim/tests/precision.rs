@@ -38,7 +38,7 @@ fn optimizer() -> DpOptimizer {
     config().init().unwrap().optimizer(SgdConfig::new().init())
 }
 
-/// Makes two steps whose losses the library computes in this precision.
+/// Runs two steps whose losses the library computes in this precision.
 fn trained(precision: Option<FloatDType>) -> Net {
     let (mut net, mut optim) = (net(), optimizer());
     if let Some(precision) = precision {
@@ -78,7 +78,7 @@ fn a_step_in_half_precision_clips_the_gradients_of_a_copy_and_updates_the_parame
             net = optim.step(0.1, net, draw).unwrap();
         }
         assert_eq!(values(&found), values(&net), "{precision:?}");
-        // Nearly the step in single precision, and not the same.
+        // Close to the step in single precision, but not equal to it.
         let single = values(&trained(None));
         assert_ne!(values(&found), single);
         for (found, expected) in values(&found).concat().iter().zip(single.concat()) {
@@ -92,7 +92,7 @@ fn the_statement_names_the_precision_of_the_passes() {
     let fact = |optim: &DpOptimizer| {
         let statement = optim.statement(&[1e-3]).unwrap();
         let fact = statement.facts.get("precision_of_passes").cloned();
-        // And what that means for the test of independence.
+        // The statement also says what that means for the test of independence.
         let not_covered = statement.not_covered.join(" ");
         assert_eq!(not_covered.contains("passes in less than single precision"), fact.is_some());
         fact

@@ -27,7 +27,7 @@ fn stopping_by_values_that_are_not_private_is_not_covered() {
     assert!(not_covered(&optimizer()).contains("The number of steps, or the choice of a check"));
 }
 
-// No CPU device has such products, so what asks the device is replaced.
+// No CPU device has such products, so the function that queries the device is replaced.
 #[test]
 fn kernels_that_depend_on_the_shape_are_not_covered() {
     for coarse in [false, true] {

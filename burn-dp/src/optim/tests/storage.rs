@@ -1,4 +1,4 @@
-//! What the statement says of where a run is stored.
+//! What the statement says about where a run is stored.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ impl ReleaseSink for Log {
     }
 }
 
-// Sharp edge: a lock that holds on some file systems only.
+// Sharp edge: a lock that only some file systems enforce.
 #[test]
 fn a_file_system_without_locks_is_in_the_statement() {
     for (lock, stated) in [(Lock::Held, false), (Lock::Unsupported, true)] {

@@ -267,7 +267,7 @@ fn honest_losses_pass_in_batches_of_every_size() {
             let batch = draw(&optim, items(units), 0);
             optim.backward_batch(&model, &batch, physical_batch_size, losses).unwrap();
             optim.step(0.1, model, batch).unwrap();
-            // A batch of one unit shows nothing.
+            // A batch of one unit proves nothing.
             let checked = optim.independence() == Independence::ByValue { step: 0 };
             assert_eq!(checked, units.min(physical_batch_size) > 1, "{units}");
         }

@@ -16,19 +16,19 @@ use crate::model::{for_each_trained, map_parameters};
 /// An exponential moving average of the weights over the steps of a training.
 ///
 /// The noise of a private step moves the weights back and forth; their average moves less, and is
-/// usually the better model. It is for evaluation: the training continues from the weights
+/// usually the better model. It is for evaluation; the training continues from the weights
 /// themselves.
 ///
-/// After each step, `average ← decay · average + (1 − decay) · weights`, beginning with the weights
+/// After each step, `average ← decay · average + (1 − decay) · weights`, starting with the weights
 /// after the first step. Early on, while the weights still move fast, the decay is smaller:
-/// `min(decay, (1 + n) / (10 + n))` for the n-th step after the first, or the decay of the
-/// [bias correction](Self::with_bias_correction).
+/// `min(decay, (1 + n) / (10 + n))` for the n-th step after the first, or the decay of the [bias
+/// correction](Self::with_bias_correction).
 ///
 /// Only trainable parameters are averaged, the copies of a tied parameter once, in single precision
 /// if the weights have half precision. Frozen parameters, integers and buffers of the model do not
 /// change.
 ///
-/// Give it to [`DpOptimizer::with_weight_average`](crate::optim::DpOptimizer::with_weight_average)
+/// Pass it to [`DpOptimizer::with_weight_average`](crate::optim::DpOptimizer::with_weight_average)
 /// or, with Burn's `SupervisedTraining`, to `PrivateTrainingConfig::with_weight_average`; then it
 /// is updated after every step and saved in the checkpoints. It also averages any other Burn model,
 /// private or not: [`update`](Self::update), [`averaged`](Self::averaged).
@@ -62,7 +62,7 @@ use crate::model::{for_each_trained, map_parameters};
 pub struct WeightAverage {
     decay: f64,
     bias_correction: bool,
-    /// By the path of the parameter; of a tied one, its first.
+    /// By the path of the parameter; for a tied parameter, by its first path.
     averages: BTreeMap<String, Average>,
 }
 
@@ -71,7 +71,7 @@ pub struct WeightAverage {
 struct Average {
     /// Number of averaged steps.
     steps: u64,
-    /// Flat, without autodiff; in double precision where the weights have it, else in single
+    /// Flat, without autodiff; in double precision if the weights have it, otherwise in single
     /// precision.
     values: Tensor<1>,
 }
@@ -82,7 +82,7 @@ impl WeightAverage {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `decay` is outside of [0, 1).
+    /// Returns [`DpError::InvalidArgument`] if `decay` is outside [0, 1).
     pub fn new(decay: f64) -> Result<Self, DpError> {
         if !(0.0..1.0).contains(&decay) {
             return Err(DpError::invalid(
@@ -93,9 +93,9 @@ impl WeightAverage {
         Ok(Self { decay, bias_correction: false, averages: BTreeMap::new() })
     }
 
-    /// Weights all steps by their age alone from the first one on, in place of the warm-up: after
-    /// `n` steps the average is `Σᵢ decay^(n−i) · weightsᵢ` over the sum of these coefficients.
-    /// While `n` is small against `1 / (1 − decay)`, this is close to the mean of all steps.
+    /// Weights all steps only by their age from the first one on, instead of a warm-up: after `n`
+    /// steps the average is `Σᵢ decay^(n−i) · weightsᵢ` over the sum of these coefficients. While
+    /// `n` is small against `1 / (1 − decay)`, this is close to the mean of all steps.
     pub fn with_bias_correction(self) -> Self {
         Self { bias_correction: true, ..self }
     }
@@ -105,12 +105,12 @@ impl WeightAverage {
         self.decay
     }
 
-    /// Returns the number of averaged steps: the largest number for any parameter.
+    /// Returns the number of averaged steps: the maximum over all parameters.
     pub fn steps(&self) -> u64 {
         self.averages.values().map(|average| average.steps).max().unwrap_or(0)
     }
 
-    /// Returns the share of the weights after a step that follows `steps` others.
+    /// Returns the share of the weights in the average after a step that follows `steps` others.
     fn share(&self, steps: u64) -> f64 {
         let steps = steps as f64;
         match self.bias_correction {
@@ -123,7 +123,7 @@ impl WeightAverage {
     /// Adds the weights after a step.
     ///
     /// The average of a parameter that is no longer trained is dropped; the average of a parameter
-    /// that is trained from now on begins here.
+    /// that is trained from now on starts here.
     ///
     /// # Errors
     ///

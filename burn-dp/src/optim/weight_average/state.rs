@@ -29,7 +29,7 @@ impl WeightAverage {
         blocking(self.to_bytes_async(), "WeightAverage::to_bytes_async")
     }
 
-    /// Runs [`to_bytes`](Self::to_bytes) without blocking the thread, as a browser needs it.
+    /// Runs [`to_bytes`](Self::to_bytes) without blocking the thread, as browsers require.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl WeightAverage {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if the record is damaged or of another version.
+    /// Returns [`DpError::SavedState`] if the record is damaged or has another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DpError> {
         let (settings, mut tensors): (Settings, _) = pack::read(bytes)?;
         let mut found = Self::new(settings.decay)?;

@@ -109,7 +109,7 @@ fn frozen_parameters_and_integers_do_not_change() {
     assert_eq!(values(&averaged.frozen.weight), [step(4) as f32]);
     let steps = averaged.steps.val().into_data().iter::<i64>().collect::<Vec<_>>();
     assert_eq!(steps, [step(4) as i64]);
-    // It can be trained on, and what was frozen still is.
+    // It can be trained further, and frozen parameters are still frozen.
     assert!(averaged.trained.weight.is_require_grad());
     assert!(!averaged.frozen.weight.is_require_grad());
     assert!(averaged.trained.weight.val().is_autodiff());

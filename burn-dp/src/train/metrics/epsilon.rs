@@ -7,18 +7,18 @@ use super::last_value::{LastValue, last_value_metric};
 use crate::train::StepRelease;
 use crate::train::session::Session;
 
-/// ε of everything that was released so far, at one δ: an upper bound, as in the statement.
+/// The ε of everything that was released so far, at one δ: an upper bound, as in the statement.
 ///
-/// The accountant takes milliseconds, so ε is computed for a block of steps at a time, twenty in an
-/// epoch unless [`with_interval`](Self::with_interval) changes it. The value within a block is ε at
-/// its end, or after the last of its steps that the budget allows: never less than what was spent,
-/// nor more than what these steps spend. At the end of an epoch, and at every end of a training, it
-/// is the ε of the ledger; a process that is killed within a block leaves the ε of the block
-/// behind.
+/// The accountant takes milliseconds, so ε is computed for a block of steps at a time, with twenty
+/// blocks per epoch unless [`with_interval`](Self::with_interval) changes it. The value within a
+/// block is ε at its end, or after the last of its steps that the budget allows: never less than
+/// the privacy spent so far, and never more than these steps spend. At the end of an epoch, and
+/// whenever the training ends, it is the ε of the ledger; a process that is killed within a block
+/// leaves the ε of the block behind.
 ///
 /// # Privacy
 ///
-/// Public: the ledger depends on the plan alone.
+/// Public: the ledger depends only on the plan.
 #[derive(Clone, Debug)]
 pub struct EpsilonMetric {
     name: MetricName,
@@ -58,7 +58,7 @@ impl EpsilonMetric {
     }
 
     /// Returns an upper bound for the ledger of a step, exact at the end of a block; `None` if it
-    /// equals the bound of the step before.
+    /// equals the bound of the previous step.
     fn epsilon(&mut self, release: &Arc<StepRelease>) -> Option<f64> {
         self.seen = Some(release.clone());
         let (events, releases) = (release.events(), release.releases());
@@ -76,8 +76,8 @@ impl EpsilonMetric {
         Some(upper(ledger.and_then(|ledger| ledger.epsilon(self.delta))))
     }
 
-    /// Returns ε of the ledger at the end of an epoch, where steps of the last block may not have
-    /// been made.
+    /// Returns the ε of the ledger at the end of an epoch, where some steps of the last block may
+    /// not have run.
     fn settled(&mut self) -> Option<f64> {
         // An error after the last step may have left a release in the ledger that no step reported.
         let ended = self.session.upgrade().and_then(|session| session.final_ledger());

@@ -1,7 +1,7 @@
 use burn::train::metric::{NumericEntry, SerializedEntry, format_float};
 
 /// Implements Burn's traits for a metric with a field `name` and a [`LastValue`] in its field
-/// `last`. An item, and the end of an epoch, gives a new value or none.
+/// `last`. Each item, and the end of each epoch, provides a new value or none.
 macro_rules! last_value_metric {
     ($metric:ty, $input:ty, $description:literal, higher_is_better: $higher:literal,
      |$this:ident, $item:ident| $value:expr) => {
@@ -74,7 +74,7 @@ macro_rules! last_value_metric {
 }
 pub(super) use last_value_metric;
 
-/// A number of which the dashboard shows the last value, not a mean over the epoch.
+/// A number whose last value the dashboard shows, not its mean over the epoch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastValue(Option<f64>);
 

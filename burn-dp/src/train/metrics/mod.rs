@@ -8,8 +8,8 @@
 //! | [`ClippedShareMetric`] | **not private**: exact counts of the batch |
 //! | [`NonPrivateMetric`] | **not private**: any metric of Burn on training batches |
 //!
-//! The last two must not be published. They exist only if they are registered, and their names on
-//! the dashboard contain "not private".
+//! The last two must not be published. They are computed only if they are registered, and their
+//! names on the dashboard contain "not private".
 
 mod clipped_share;
 mod clipping_norm;

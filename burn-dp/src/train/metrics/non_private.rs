@@ -7,11 +7,11 @@ use burn::train::metric::{
 
 use crate::NonPrivate;
 
-/// A metric of Burn on the batches of the training, such as their loss; created by
+/// A Burn metric on the training batches, such as their loss; created by
 /// [`PrivateTraining::non_private_metric`](crate::train::PrivateTraining::non_private_metric).
 ///
 /// A step updates it once for every physical batch, or for every output that the updates of its
-/// units give; a step with an empty batch does not change it.
+/// units return; a step with an empty batch does not change it.
 ///
 /// # Privacy
 ///

@@ -5,8 +5,8 @@ use burn::train::metric::MetricName;
 use super::last_value::{LastValue, last_value_metric};
 use crate::train::StepRelease;
 
-/// An estimate of the norm of the clipped sum over the norm of its noise; 0 if the noise hides the
-/// sum.
+/// An estimate of the ratio of the norm of the clipped sum to the norm of its noise; 0 if the noise
+/// hides the sum.
 ///
 /// # Privacy
 ///

@@ -4,10 +4,10 @@
 //! on their own examples. The round releases the sum of the clipped changes, with noise, divided by
 //! the expected number of users. A server optimizer uses it as a gradient. This is one application
 //! of [unit updates](crate::updates) with the user as the unit; plan, ledger, noise and checkpoints
-//! are the same as in every other training.
+//! are the same as in every other training run.
 //!
-//! - [`UserUpdate`]: what a user computes, created by [`FedAvgConfig`] (federated averaging) or
-//!   [`FedSgdConfig`] (federated SGD);
+//! - [`UserUpdate`]: the computation of a user, created by [`FedAvgConfig`] (federated averaging)
+//!   or [`FedSgdConfig`] (federated SGD);
 //! - [`FederatedTraining`](crate::optim::FederatedTraining): the rounds.
 //!
 //! All users are simulated in one process, which has access to their data. The guarantee covers

@@ -43,7 +43,8 @@ impl FedAvgConfig {
         self
     }
 
-    /// Sets the largest number of examples of a user in a round, drawn again in each. Default: 256.
+    /// Sets the maximum number of examples of a user in a round, drawn again in each round.
+    /// Default: 256.
     ///
     /// It bounds the time of a round. Clipping bounds the sensitivity.
     pub fn with_max_examples(mut self, max_examples: usize) -> Self {
@@ -103,7 +104,7 @@ impl FedSgdConfig {
     }
 }
 
-/// What a user computes in a round; created by [`FedAvgConfig`] and [`FedSgdConfig`].
+/// The computation of a user in a round; created by [`FedAvgConfig`] and [`FedSgdConfig`].
 #[derive(Clone, Debug)]
 pub struct UserUpdate {
     algorithm: Algorithm,
@@ -138,7 +139,7 @@ impl UserUpdate {
         self.compute(private_copy(model), examples, order, losses)
     }
 
-    /// Returns the update of a user with these examples, which is zero without any.
+    /// Returns the update of a user with these examples, which is zero if there are none.
     ///
     /// # Arguments
     ///

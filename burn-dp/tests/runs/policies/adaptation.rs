@@ -70,7 +70,7 @@ fn thresholds_from_public_norms_change_between_two_steps_and_take_effect() {
     let means = measured.means();
     optim.learn_from_public(&measured).unwrap();
     optim.learn_from_public(&measured).unwrap();
-    // Both sources are named, each once.
+    // Both sources are named once each.
     let statement = optim.statement(&[1e-5]).unwrap();
     let named = "letters (published, 500 items); waves (generated, 5 items)";
     assert_eq!(statement.facts["public_data"], named);
@@ -103,7 +103,7 @@ fn a_unit_that_is_given_twice_is_refused_under_every_policy() {
             error.contains(&format!("unit {unit} of step 0 was given twice")),
             "{name}: {error}"
         );
-        // What was given twice was not added.
+        // The repeated unit was not added.
         optim.step(0.1, model, draw).unwrap();
         assert_eq!(optim.ledger().releases(), 1);
     }

@@ -1,4 +1,4 @@
-//! What the ledger is told is what was done.
+//! The ledger records what was done.
 
 use burn::optim::SgdConfig;
 use burn::tensor::Device;
@@ -15,7 +15,7 @@ use burn_dp_accountant::{Budget, DpEvent, NeighboringRelation, PrivacyLedger, Un
 use super::{config, policies, quantile};
 use crate::fixtures::{Net, PATHS, UNITS, rows, train_on, values};
 
-// Sharp edges: the counts are in the ledger, and their noise is of the run's source.
+// Sharp edges: the counts are in the ledger, and their noise comes from the run's source.
 #[test]
 fn counts_are_in_the_ledger_and_cost_what_the_formula_says() {
     let run = |config: PrivacyPlanConfig| {
@@ -37,7 +37,7 @@ fn counts_are_in_the_ledger_and_cost_what_the_formula_says() {
     let flat = run(config().with_max_grad_norm(1.0));
     let (with, without) = (epsilon(optim.ledger()), epsilon(flat.ledger()));
     assert!((with.estimate / without.estimate - 1.0).abs() < 1e-6, "the same whole");
-    // An accountant that forgot the counts would say less.
+    // An accountant that ignored the counts would report less.
     let mut forgetful = PrivacyLedger::new(optim.ledger().header().clone());
     forgetful.record_many(&DpEvent::dp_sgd_step(0.1, noise_multipliers[0]), 10).unwrap();
     assert!(epsilon(&forgetful).upper < with.lower);
@@ -50,7 +50,7 @@ fn counts_are_in_the_ledger_and_cost_what_the_formula_says() {
     assert_ne!(other.plan().clipping().adapted(), optim.plan().clipping().adapted());
 }
 
-// Sharp edge, for the noise itself: what is released has the noise of its thresholds.
+// Sharp edge, for the noise itself: a release has the noise of its thresholds.
 #[test]
 fn the_added_noise_follows_scheduled_thresholds_and_multipliers() {
     let noise = |threshold: f64, multiplier: f64| {
@@ -91,7 +91,7 @@ fn the_added_noise_follows_scheduled_thresholds_and_multipliers() {
 // Sharp edge: rounding to the grid moves the released sums of neighbors apart.
 #[test]
 fn the_noise_of_a_step_covers_the_rounding_to_the_grid() {
-    // So much noise that the grid is coarse, and sums of counts and values in one release.
+    // The noise is so large that the grid is coarse; sums of counts and values are in one release.
     let (multiplier, batch) = (1e6, 20.0);
     // Others have counts with too little noise for this multiplier.
     let affordable = |policy: &dyn Clipping| {
@@ -107,7 +107,7 @@ fn the_noise_of_a_step_covers_the_rounding_to_the_grid() {
         train_on(&mut optim, Net::new(), 1, 1000);
         let thresholds = policy.thresholds(0).unwrap();
         let plain = thresholds.noise(multiplier, batch).unwrap();
-        // In units of the deviations: what neighbors differ by, and what the rounding adds.
+        // In units of the deviations: the difference between neighbors, and the effect of rounding.
         let mut rounding = thresholds.counts().len() as f64 * 2f64.powi(-80);
         let mut shrunk = f64::INFINITY;
         for (path, values) in PATHS.iter().zip([24.0, 8.0, 8.0, 1.0]) {
@@ -123,7 +123,7 @@ fn the_noise_of_a_step_covers_the_rounding_to_the_grid() {
     }
 }
 
-// Sharp edge: a count without noise, or with less than the ledger is told.
+// Sharp edge: a count without noise, or with less than the ledger records.
 #[test]
 fn counts_have_the_noise_that_the_ledger_is_told() {
     const COUNTS: usize = 400;
@@ -141,7 +141,7 @@ fn counts_have_the_noise_that_the_ledger_is_told() {
     assert!(draw.private_indices().is_empty());
     let mut optim = plan.optimizer(SgdConfig::new().init());
     optim.step(1.0, Net::new(), draw).unwrap();
-    // Nobody was counted: an estimate moved from 0.1 by the noise alone, at a rate of 0.2.
+    // Nobody was counted: an estimate moved from 0.1 only by the noise, at a rate of 0.2.
     let adapted = optim.plan().clipping().adapted();
     let noise: Vec<f64> = adapted.iter().map(|(_, at)| -(at / 0.1).ln() / 0.2 * batch).collect();
     let DpEvent::PoissonSampled { event, .. } = &optim.ledger().entries()[0].event else {

@@ -32,7 +32,7 @@ pub(crate) fn public_norms() -> PublicNorms {
     norms(layers(), [3.0, 1.0])
 }
 
-/// Groups that lie across the layers.
+/// Groups that span several layers.
 fn kinds() -> ParameterGroups {
     let groups = [("biases", ParamGroup::from_predicate("bias")), ("rest", ParamGroup::all())];
     ParameterGroups::by_param_group(&Net::new(), &groups).unwrap()

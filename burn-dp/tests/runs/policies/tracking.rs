@@ -73,7 +73,8 @@ fn the_geometric_rule_finds_a_distant_median_in_100_rounds() {
         let path = follow(clipping, 200, 1.0, 0.0);
         let found = path[99][0];
         assert!((fraction(found) - 0.5).abs() < 0.1, "from {start}: {found} after 100 rounds");
-        // Afterwards it stays: the mean over 100 rounds is within three percent of the units.
+        // Afterwards it does not move: the mean over 100 rounds is within three percent of the
+        // units.
         let mean = path[100..].iter().map(|at| fraction(at[0])).sum::<f64>() / 100.0;
         assert!((mean - 0.5).abs() < 0.03, "from {start}: {mean}");
     }

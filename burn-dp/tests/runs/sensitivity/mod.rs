@@ -1,7 +1,7 @@
-//! What neighboring data sets release differs by no more than the declared sensitivity: with every
-//! policy, size of the physical batches and way to a clipped sum under three samplers, and with
-//! every policy and sampler for rows, for adversarial units at the front, in the middle and at the
-//! end of the batch, the draw and the noise held fixed.
+//! Releases on neighboring data sets differ by no more than the declared sensitivity. This is
+//! tested with every policy, physical batch size, and way to a clipped sum under three samplers,
+//! and with every policy and sampler for rows, with adversarial units at the front, in the middle,
+//! and at the end of the batch. The draw and the noise are held fixed.
 //!
 //! A unit is added or removed where the draws of a unit do not depend on other units, and replaced
 //! under every sampler. Under truncated Poisson sampling an added unit may displace another one in
@@ -26,7 +26,7 @@ const UNITS: usize = 24;
 /// Differences of f32 parameters of size 3, times the batch size.
 const ROUNDING: f64 = 1e-4;
 
-/// Huge, beyond single precision when squared, not a number, zero, tiny, and long.
+/// Huge, beyond single precision when squared, NaN, zero, tiny, and long.
 const ADVERSARIES: [[f32; 3]; 6] = [
     [1e12, -2e12, 5e11],
     [1e25, -1e25, 1e20],
@@ -43,7 +43,7 @@ fn unit(way: Way, index: usize) -> Unit {
     }
 }
 
-/// Units that try to move the sum further than one unit may.
+/// Units that could move the sum further than one unit may.
 fn adversaries(way: Way) -> Vec<Unit> {
     let single = ADVERSARIES.into_iter().map(|row| vec![row]);
     let users = matches!(way, Way::FederatedAveraging | Way::FederatedSgd);
@@ -60,7 +60,7 @@ fn adversaries(way: Way) -> Vec<Unit> {
 }
 
 /// Checks that two releases differ by no more than the thresholds and the accountant allow for a
-/// unit that was drawn `times` times, and returns the part of that by which they do.
+/// unit that was drawn `times` times, and returns the difference as a fraction of that bound.
 fn check(
     context: &str,
     policy: &dyn Clipping,
@@ -89,7 +89,8 @@ fn check(
     let total = squares.iter().sum::<f64>().sqrt();
     let declared = thresholds.sensitivity(relation) * times;
     assert!(total <= declared + ROUNDING, "{context}: {total} of {declared}");
-    // In units of the noise, sum and counts together move by no more than the accountant is told.
+    // In units of the noise, the sum and the counts together move by no more than the accountant
+    // assumes.
     let mut whole: f64 =
         squares.iter().zip(&noise.group_stds).map(|(s, std)| s / (std * std)).sum();
     for (first, second) in first.count_sums.iter().zip(&second.count_sums) {
@@ -103,7 +104,7 @@ fn check(
     part
 }
 
-/// Where in the logical batch the neighbors differ.
+/// The position in the logical batch where the neighbors differ.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Front,
@@ -134,7 +135,7 @@ fn neighbors(ways: &[Way]) {
             }
         }
     }
-    // One policy at each place: a software driver takes its time.
+    // One policy at each place, because a software driver is slow.
     for device in other_devices() {
         on(&device, || {
             for (place, (name, policy)) in PLACES.into_iter().zip(policies().into_iter().step_by(7))
@@ -163,9 +164,9 @@ const OTHER_SCHEMES: [(SamplingScheme, bool); 7] = [
 /// Compares the release with an adversary among the drawn units with the release without it.
 ///
 /// A data set is a set, so its neighbor may be listed in another order: the drawn units without the
-/// adversary keep their order and are at the indices that are drawn. The first draw with one unit
-/// less has the same indices but the last. So the rows of a physical batch move up behind the
-/// place.
+/// adversary keep their order and are at the indices that are drawn. The first draw with one fewer
+/// unit has the same indices except the last one. The rows of a physical batch after the place
+/// therefore move up.
 fn added(name: &str, policy: &dyn Clipping, scheme: SamplingScheme, place: Place, ways: &[Way]) {
     let relation = NeighboringRelation::AddOrRemoveOne;
     let place = if ways[0].depends_on_index() { Place::End } else { place };

@@ -24,7 +24,8 @@ use crate::fixtures::{Net, device, tensor_on, values};
 /// The examples of one unit.
 pub(crate) type Unit = Vec<[f32; 3]>;
 
-/// So little noise that a distance shows; it is the same for neighbors, because its seed is known.
+/// Small enough noise that a distance is visible; it is the same for neighbors, because its seed is
+/// known.
 pub(crate) const NOISE: f64 = 1e-4;
 
 /// A way from units to a clipped sum.
@@ -32,11 +33,11 @@ pub(crate) const NOISE: f64 = 1e-4;
 pub(crate) enum Way {
     /// Units are rows of physical batches of this size.
     Rows(usize),
-    /// The same, physical batches filled up with padding.
+    /// Like `Rows`, with physical batches filled up with padding.
     Padded(usize),
-    /// The same, each loss times a public function of its example, from e^-8 to e^8.
+    /// Like `Rows`, with each loss times a public function of its example, from e^-8 to e^8.
     Weighted(usize),
-    /// The same, with a private dropout between the layers.
+    /// Like `Rows`, with private dropout between the layers.
     Dropout(usize),
     /// Rows of physical batches of this size, which the library loads.
     Batch(usize),
@@ -82,7 +83,7 @@ impl Way {
     }
 }
 
-/// What one step released.
+/// The release of one step.
 pub(crate) struct Released {
     /// The noisy sum in each parameter.
     pub(crate) parameters: Vec<Vec<f64>>,
@@ -91,7 +92,7 @@ pub(crate) struct Released {
     pub(crate) draw: Draw,
 }
 
-/// A policy that repeats what it heard of the counts.
+/// A policy that records the counts that it received.
 #[derive(Clone, Debug)]
 struct Heard {
     policy: Box<dyn Clipping>,
@@ -152,8 +153,8 @@ pub(crate) fn release(
         .init()
         .unwrap();
     let draw = plan.sampler().unwrap().draw(0).unwrap();
-    // The test of independence refuses some batches with gradients of very different sizes. A
-    // refused step releases nothing.
+    // The test of independence rejects some batches with gradients of very different sizes. A
+    // rejected step releases nothing.
     let optim = plan.optimizer(SgdConfig::new().init()).with_independence_check(false);
     let model = Net::new();
     let before = values(&model);

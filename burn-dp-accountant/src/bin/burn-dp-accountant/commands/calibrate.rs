@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The parameter that was found, on the safe side of the budget.
+/// The result, on the safe side of the budget.
 enum Found {
     NoiseMultiplier(f64),
     Steps(u64),
@@ -108,7 +108,7 @@ fn search(arguments: &Arguments, budget: Budget) -> Result<Found, AccountantErro
     if sampler.dataset_size.is_some() && arguments.sampling_probability.is_some() {
         return Err(invalid("--dataset-size", "cannot be used with --sampling-probability"));
     }
-    // Checks the number of examples; what a search cannot use counts as not private.
+    // Checks the number of examples; values that a search cannot use count as not private.
     sampler.poisson_step(0.5, 1.0)?;
     let step = |q, sigma| sampler.poisson_step(q, sigma).unwrap_or(DpEvent::NonPrivate);
     let given = (arguments.sampling_probability, arguments.steps, arguments.noise_multiplier);

@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &Arguments) -> Output {
     Ok(lines.collect())
 }
 
-/// Reads a statement, or a ledger whose statement it makes.
+/// Reads a statement, or a ledger and creates its statement.
 fn read(path: &Path, deltas: &[f64]) -> Result<PrivacyStatement, AccountantError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| AccountantError::Io { path: path.to_path_buf(), source })?;

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Values of ε from which the curve is made.
+/// Number of values of ε that the curve is computed from.
 const POINTS: usize = 1_000;
 
 pub(super) fn run(arguments: &Arguments) -> Output {

@@ -84,7 +84,7 @@ impl Columns {
     /// Returns the squared norms from Gram matrices, `[batch_size]`.
     fn ghost_norms(self) -> SquaredNorms {
         let groups = self.groups;
-        // Patches belong to one parameter and are large: nothing of them is kept.
+        // Patches belong to one parameter and are large, so none are kept.
         let (columns, pixels) = (self.columns.swap_dims(1, 2), self.pixels.swap_dims(1, 2));
         let norms = ghost::outer(columns, pixels, &mut Factors::default());
         let rounding = match norms.rounding {

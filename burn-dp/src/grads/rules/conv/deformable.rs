@@ -1,9 +1,9 @@
 //! Deformable convolutions.
 //!
-//! The rule is the rule of a convolution, except that the pixels under the kernel are sampled at
-//! positions that the offsets give, and multiplied by the mask:
-//! `Σ_l S(input_i)_l ⊗ output_grad[i, ·, l]` with the samples `S` in place of the patches `U`.
-//! Offset and mask get Burn's own gradients.
+//! The rule is the same as for a convolution, except that the pixels under the kernel are sampled
+//! at positions that the offsets define, and multiplied by the mask: `Σ_l S(input_i)_l ⊗
+//! output_grad[i, ·, l]` with the samples `S` in place of the patches `U`. The offset and the mask
+//! have Burn's gradients.
 //!
 //! # References
 //!
@@ -36,7 +36,8 @@ pub(in crate::grads::rules) fn lift(record: &mut Record, options: DeformConvOpti
 struct DeformConvWeight {
     /// `[batch_size, channels_in, height, width]`.
     input: Tensor<4>,
-    /// Where to sample, `[batch_size, 2 · offset_groups · kernel values, height_out, width_out]`.
+    /// The sampling offsets, `[batch_size, 2 · offset_groups · kernel values, height_out,
+    /// width_out]`.
     offset: Tensor<4>,
     /// Factors of the samples,
     /// `[batch_size, offset_groups · kernel values, height_out, width_out]`.
@@ -70,7 +71,7 @@ impl ColumnRule for DeformConvWeight {
         }
     }
 
-    /// Samples the columns by a deformable convolution whose kernels select one value each.
+    /// Samples the columns with a deformable convolution whose kernels select one value each.
     fn columns(&self) -> Columns {
         let Sizes { groups, positions, d_input, d_output } = self.sizes();
         let [batch_size, channels, ..] = self.input.dims();

@@ -1,16 +1,16 @@
 //! Convolutions of one, two or three dimensions.
 //!
-//! With `U` the patches under the kernel (im2col), the gradient of the weight of example i is
-//! `Σ_l U(input_i)_l ⊗ output_grad[i, ·, l]`, per group: the linear rule with the output pixels l
-//! as positions. Norms and instantiated gradients are computed from these columns; the weighted sum
-//! is Burn's ordinary gradient for pixels that are multiplied by the coefficients. The bias: see
+//! With `U` the patches under the kernel (im2col), the gradient of the weight of example i is `Σ_l
+//! U(input_i)_l ⊗ output_grad[i, ·, l]`, per group: the linear rule with the output pixels l as
+//! positions. Norms and instantiated gradients are computed from these columns; the weighted sum is
+//! Burn's ordinary gradient for pixels that are multiplied by the coefficients. For the bias, see
 //! [`shift`].
 //!
 //! | file | content |
 //! |---|---|
 //! | `mod` | the lift and the rule |
 //! | `columns` | the arithmetic on columns and pixels |
-//! | `transposed` | transposed convolutions: the two factors exchanged |
+//! | `transposed` | transposed convolutions: the two factors are swapped |
 //! | `standardized` | convolutions with standardized weights: the Jacobian of the weight |
 //! | `deformable` | deformable convolutions: sampled columns |
 //! | `tests` | all options against the loop over single examples |
@@ -38,7 +38,7 @@ use crate::ops::{self, Convolution, Patches, Primitive};
 use columns::{ColumnRule, Columns, Sizes};
 use transposed::exchange;
 
-/// Lifts the record of a convolution, also of a transposed one.
+/// Lifts the record of a convolution, which may be transposed.
 pub(super) fn lift(record: &mut Record, convolution: Convolution) {
     match convolution {
         Convolution::Conv1d(_) | Convolution::Transpose1d(_) => lift_axes::<3>(record, convolution),
@@ -55,12 +55,12 @@ fn lift_axes<const D: usize>(record: &mut Record, convolution: Convolution) {
     }
 }
 
-/// The weight of a convolution, also of a transposed one.
+/// The weight of a convolution, which may be transposed.
 #[derive(Clone, Debug)]
 struct ConvWeight<const D: usize> {
-    /// What the kernel slides over, `[batch_size, channels, …]`.
+    /// The tensor that the kernel slides over, `[batch_size, channels, …]`.
     image: Tensor<D>,
-    /// What its positions are paired with, `[batch_size, channels, …]`.
+    /// The tensor that its positions are paired with, `[batch_size, channels, …]`.
     pixels: Tensor<D>,
     patches: Patches,
     /// `[channels of the pixels, channels of the image / groups, …]`.

@@ -2,8 +2,8 @@
 //!
 //! A step changes the stored weight, so its gradient is clipped. The standardization of the current
 //! weight is the same for all examples: its Jacobian maps the gradient that the rule of the
-//! convolution gives for the standardized weight, example by example before the norm, and once for
-//! the weighted sum.
+//! convolution computes for the standardized weight, example by example before the norm, and once
+//! for the weighted sum.
 //!
 //! # References
 //!
@@ -61,13 +61,13 @@ impl Rule for StandardizedConvWeight {
 
     fn cost(&self) -> Cost {
         let cost = self.conv.cost();
-        // The gradients of the standardized weight, and their parts along it.
+        // The gradients of the standardized weight, and their components along it.
         let temporary = cost.temporary + 2 * cost.values;
         Cost { ghost_flops: None, ghost_temporary: 0, temporary, ..cost }
     }
 
     /// Bounds the terms by the terms of the standardized weight: apart from a factor for each
-    /// channel of the output, which goes into the pixels, the Jacobian is a projection.
+    /// output channel, which is included in the pixels, the Jacobian is a projection.
     fn magnitudes(&self) -> Option<Tensor<1>> {
         let [channels, ..] = self.stored.dims();
         let kernels: Tensor<2> = self.stored.clone().flatten(1, 3);
@@ -217,8 +217,8 @@ mod tests {
             bias: bool,
             gain: bool,
         ) {
-            // Mean zero and norm one leave two values nothing to choose: the gradient of such a
-            // kernel is zero, and what is computed is rounding.
+            // With mean zero and norm one, a kernel of two values has no freedom left: its gradient
+            // is zero, and the computed values are rounding errors.
             prop_assume!(channels[0] * kernel[0] * kernel[1] > 2);
             let channels = channels.map(|channels| channels * groups);
             let [top, left, bottom, right] = padding;

@@ -1,7 +1,7 @@
 //! Transposed convolutions.
 //!
-//! A transposed convolution is the adjoint of a convolution: its kernel slides over the output. So
-//! its rule is the rule of that convolution with input and output gradient exchanged:
+//! A transposed convolution is the adjoint of a convolution: its kernel slides over the output. Its
+//! rule is therefore the rule of that convolution with the input and the output gradient swapped:
 //! `Σ_l U(output_grad_i)_l ⊗ input[i, ·, l]`, where `U` are the patches and `l` the input pixels.
 //! The rule itself is [`ConvWeight`](super::ConvWeight).
 //!
@@ -12,7 +12,7 @@
 use burn::tensor::Tensor;
 
 /// Returns the image under the kernel and the pixels paired with its positions, from the input and
-/// the gradient of the output; and the other way round.
+/// the gradient of the output; and vice versa.
 pub(super) fn exchange<const D: usize>(
     transposed: bool,
     first: Tensor<D>,

@@ -127,8 +127,7 @@ impl Rule for OuterProducts {
         })
     }
 
-    /// Adds positions with indices to the rows of `gradients`, without a dense gradient of their
-    /// own.
+    /// Adds positions with indices to the rows of `gradients`, without a separate dense gradient.
     fn add_to(&self, gradients: Tensor<2>) -> Tensor<2> {
         match (&self.dense, &self.indexed) {
             (None, Some(indexed)) => {
@@ -140,7 +139,8 @@ impl Rule for OuterProducts {
         }
     }
 
-    /// Embeddings alone: the gradient of a large vocabulary would be formed for every example.
+    /// Only for embeddings, where the gradient of a large vocabulary would be instantiated for
+    /// every example.
     fn products(&self, direction: Tensor<1>) -> Option<Tensor<1>> {
         match (&self.dense, &self.indexed) {
             (None, Some(indexed)) => Some(indexed.products(direction.reshape(self.weight))),
@@ -168,7 +168,7 @@ impl Rule for OuterProducts {
         })
     }
 
-    /// Makes the rows of every unit positions of one example.
+    /// Turns the rows of every unit into positions of one example.
     fn regroup(&self, group_size: usize) -> Option<Box<dyn Rule>> {
         Some(Box::new(Self {
             weight: self.weight,

@@ -14,7 +14,7 @@ pub(super) fn flat(tensor: Tensor<3>) -> Tensor<2> {
     tensor.reshape([batch_size * positions, features])
 }
 
-/// Makes the rows of every unit positions of one example.
+/// Turns the rows of every unit into positions of one example.
 pub(super) fn regrouped(tensor: &Tensor<3>, group_size: usize) -> Tensor<3> {
     let [rows, positions, features] = tensor.dims();
     tensor.clone().reshape([rows / group_size, positions * group_size, features])

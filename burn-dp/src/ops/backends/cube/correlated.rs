@@ -48,11 +48,11 @@ fn independent(block: &Array<u32>, index: usize, table: &[u32]) -> Wide {
     to_double(normal(taken(block, index), taken(block, index ^ 1), table))
 }
 
-/// Replaces sums, given as the bits of floats, by values with correlated noise, and the memory of
-/// earlier steps by the memory after this one. One unit computes the eight values of a block.
+/// Replaces sums, given as the bits of floats, with values with correlated noise, and the memory of
+/// earlier steps with the memory after this step. One unit computes the eight values of a block.
 ///
 /// - words: see `CorrelatedKeyedNoise`
-/// - memory: for each group of 128 values the slots one after the other, in double precision with
+/// - memory: for each group of 128 values, the slots one after another, in double precision with
 ///   the lower half first
 /// - drawn_again: the earlier values are drawn from their keys; the memory is not used
 #[cube(launch)]

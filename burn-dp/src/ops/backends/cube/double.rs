@@ -1,9 +1,9 @@
-//! Double precision in 32-bit integers: WGSL has no floats of 64 bits.
+//! Double precision in 32-bit integers, because WGSL has no 64-bit floats.
 //!
-//! The results have the bits of IEEE 754 with rounding to nearest, ties to even, as the host has
-//! them: also subnormal numbers, zeros with their signs, and infinities by overflow. What no
-//! correlated noise contains is left out: operands that are infinite or NaN. The numbers of a
-//! strategy are finite and its inverse is bounded by 1e30.
+//! The results have the bits of IEEE 754 with rounding to nearest, ties to even, as on the host,
+//! including subnormal numbers, signed zeros, and infinities from overflow. Operands that are
+//! infinite or NaN are not supported, because correlated noise has none: the numbers of a strategy
+//! are finite and its inverse is bounded by 1e30.
 
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
@@ -43,7 +43,7 @@ fn magnitude(a: &Wide) -> Magnitude {
     Magnitude { mantissa: shift_left(mantissa, zeros), exponent }
 }
 
-/// Returns the number of a sign and a magnitude, rounded.
+/// Returns the rounded number with a sign and a magnitude.
 #[cube]
 fn rounded(sign: u32, a: Magnitude) -> Wide {
     let exponent = a.exponent;
@@ -94,8 +94,8 @@ pub(super) fn sum(a: Wide, b: Wide) -> Wide {
     let y = Wide { low: select(swap, a.low, b.low), high: select(swap, a.high, b.high) };
     let x_field = exponent_field(&x);
     let apart = x_field - exponent_field(&y);
-    // Ten bits below the last one, of which the lowest stands for all bits that are shifted out:
-    // where they are more than ten, at most one leading bit cancels.
+    // Ten bits below the last one, the lowest of which stands for all bits that are shifted out: if
+    // there are more than ten, at most one leading bit cancels.
     let larger = shift_left(mantissa(&x), 10);
     let smaller = shift_left(mantissa(&y), 10);
     let smaller = shift_right_jam(smaller, select(apart > 63, 63u32, apart));
@@ -140,7 +140,7 @@ pub(super) fn from_double(noise: Wide) -> Wide {
 }
 
 /// Computes with pairs of doubles, `[low, high, low, high]` each. Results are eight words for each
-/// pair: product, sum, the first one as an integer, and the first one as an integer made a double.
+/// pair: product, sum, the first one as an integer, and this integer as a double.
 #[cfg(test)]
 #[cube(launch)]
 pub fn operations(pairs: &[u32], results: &mut [u32]) {

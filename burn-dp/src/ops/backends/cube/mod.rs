@@ -1,8 +1,8 @@
 //! Kernels of the CubeCL backends (CUDA, Vulkan, Metal, WebGPU): the release of a private sum.
 //!
-//! They compute in 32-bit integers what the host computes in 64-bit ones, and give the same bits.
+//! They compute in 32-bit integers what the host computes in 64-bit integers, with the same bits.
 
-// The macros of CubeCL make modules of their own, and have no rotation.
+// The macros of CubeCL create their own modules and have no rotation.
 #![allow(unreachable_pub, missing_docs, clippy::manual_rotate)]
 
 mod content;
@@ -125,11 +125,11 @@ impl ReleaseOps for CubeBackend {
     }
 }
 
-/// Returns the bits of single-precision values, one after the other in memory.
+/// Returns the bits of single-precision values, contiguous in memory.
 fn bits_of(values: CubeTensor) -> CubeTensor {
     let mut values = into_contiguous(values);
     assert_eq!(values.dtype, DType::F32);
-    // The same memory as integers: a device may change what it loads as a float.
+    // The same memory as integers, because a device may change values that it loads as floats.
     values.dtype = DType::U32;
     values
 }
@@ -149,7 +149,7 @@ fn own(words: CubeTensor) -> CubeTensor {
 #[cfg(test)]
 static COPIES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
-/// Returns how often a memory was copied because another tensor shared it.
+/// Returns the number of times that memory was copied because another tensor shared it.
 #[cfg(test)]
 pub(crate) fn copied_memories() -> usize {
     COPIES.load(std::sync::atomic::Ordering::Relaxed)

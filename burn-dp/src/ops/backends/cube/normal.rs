@@ -13,7 +13,7 @@ use super::wide::{Wide, add, copy, leading_zeros, negate_if, product, shift_left
 pub(super) fn normal(word: Wide, other: Wide, table: &[u32]) -> Wide {
     let magnitude = Wide { low: word.low << 1, high: (word.high << 1) | (word.low >> 31) };
     let octave = leading_zeros(copy(&magnitude));
-    // octave + 1 bits, the lowest 22 first: turned to the left by 42.
+    // octave + 1 bits, the lowest 22 first: rotated left by 42.
     let turned = Wide {
         low: (other.high << 10) | (other.low >> 22),
         high: (other.low << 10) | (other.high >> 22),

@@ -12,12 +12,12 @@ pub(super) const RECIPROCAL: usize = 10;
 pub(super) const EXPONENT: usize = 11;
 pub(super) const FACTOR: usize = 12;
 
-/// Values of one group of blocks on the host: value `16 word + block` of a group is from 64-bit
-/// word `word` of block `block`.
+/// Number of values in one group of blocks on the host: value `16 word + block` of a group comes
+/// from 64-bit word `word` of block `block`.
 pub(super) const GROUP_VALUES: usize = 128;
 
-/// Replaces sums, given as the bits of floats, by noisy values. One unit computes the eight values
-/// of a block.
+/// Replaces sums, given as the bits of floats, with noisy values. One unit computes the eight
+/// values of a block.
 #[cube(launch)]
 pub fn release_values(sums: &[u32], mechanism: &[u32], table: &[u32], released: &mut [f32]) {
     let index = ABSOLUTE_POS;
@@ -77,7 +77,7 @@ fn to_float(total: Wide, up: u32) -> u32 {
     let below = normalized.high & 255;
     let odd = (mantissa & 1) == 1 || normalized.low != 0;
     let round = select(below > 128 || (below == 128 && odd), 1u32, 0u32);
-    // A carry into the exponent is right: the mantissa is zero then.
+    // A carry into the exponent is correct, because the mantissa is then zero.
     let bits = ((up + 150 - zeros) << 23) + (mantissa - 0x80_0000) + round;
     select(mantissa == 0, 0u32, bits | (sign << 31))
 }

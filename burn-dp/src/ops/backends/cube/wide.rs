@@ -1,16 +1,17 @@
-//! 64-bit integers made of 32-bit ones: WGSL has no others, and every device runs the same code.
+//! 64-bit integers built from 32-bit ones: WGSL has only these, and every device runs the same
+//! code.
 
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
-/// An integer of 64 bits; two's complement where it has a sign.
+/// A 64-bit integer, in two's complement where it is signed.
 #[derive(CubeType, Clone, Copy)]
 pub struct Wide {
     pub(super) low: u32,
     pub(super) high: u32,
 }
 
-/// Returns a copy: the code that is generated moves its values.
+/// Returns a copy, because the generated code moves its values.
 #[cube]
 pub(super) fn copy(a: &Wide) -> Wide {
     Wide { low: a.low, high: a.high }
@@ -45,7 +46,7 @@ pub(super) fn negate_if(a: Wide, sign: u32) -> Wide {
 #[cube]
 pub(super) fn shift_left(a: Wide, places: u32) -> Wide {
     let part = places & 31;
-    // In two shifts, because a shift by 32 places is none on some devices.
+    // In two shifts, because a shift by 32 places does nothing on some devices.
     let high = (a.high << part) | ((a.low >> 1) >> (31 - part));
     let low = a.low << part;
     let far = places >= 32;
@@ -71,7 +72,7 @@ pub(super) fn shift_right_jam(a: Wide, places: u32) -> Wide {
     Wide { low: shifted.low | lost, high: shifted.high }
 }
 
-/// Returns the number of leading zeros; at most 63, also of zero.
+/// Returns the number of leading zeros; at most 63, even for zero.
 #[cube]
 pub(super) fn leading_zeros(a: Wide) -> u32 {
     let far = 32 + (a.low | 1).leading_zeros();

@@ -8,13 +8,13 @@ use rayon::prelude::*;
 use super::rows::in_one_piece;
 use super::tasks::TASK_VALUES;
 
-/// Values that one thread has read before others would have woken up.
+/// Number of values that one thread reads in the time it takes to wake the others.
 const FEW_VALUES: usize = 1 << 16;
 
 /// Returns `input ∘ weight + bias`, both along one axis; the input if the kernel does not handle
 /// it.
 ///
-/// - inner: number of values behind the axis
+/// - inner: number of values after the axis
 pub(super) fn affine(
     input: FloatTensor<Flex>,
     weight: &FloatTensor<Flex>,
@@ -33,10 +33,10 @@ pub(super) fn affine(
     Ok(values)
 }
 
-/// Returns the sums of the products of two tensors over all axes but the batch and one more,
+/// Returns the sums of the products of two tensors over all axes except the batch and one more,
 /// `[batch_size, parameters]`; without the second tensor, the sums of the first.
 ///
-/// - axes: batch size, values before the axis of the parameters, parameters, values behind it
+/// - axes: batch size, values before the axis of the parameters, parameters, values after it
 pub(super) fn example_sums(
     first: FloatTensor<Flex>,
     second: Option<FloatTensor<Flex>>,

@@ -4,7 +4,7 @@ use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::DType;
 use burn_dp_kernels::Matrix;
 
-/// Returns a tensor of two axes whose rows or columns are each in one piece of memory.
+/// Returns a tensor of two axes whose rows or columns are contiguous in memory.
 pub(super) fn matrix(tensor: &FloatTensor<Flex>) -> Option<Matrix<'_>> {
     let [rows, columns] = tensor.shape().dims();
     if let Some(values) = tensor.as_slice::<f32>() {
@@ -26,7 +26,7 @@ pub(super) fn matrix(tensor: &FloatTensor<Flex>) -> Option<Matrix<'_>> {
     }
 }
 
-/// Returns the rows of a tensor of several axes; the last axis are the columns.
+/// Returns the rows of a tensor of several axes; the last axis is the columns.
 pub(super) fn rows(tensor: &FloatTensor<Flex>) -> Option<Matrix<'_>> {
     let columns = *tensor.shape().last()?;
     let values = tensor.as_slice::<f32>()?;

@@ -2,9 +2,9 @@
 //!
 //! Length: one method for each kernel of three traits, which only call the kernel's file.
 //!
-//! One file per kernel, a plain function that can be used and tested alone. It returns `None` for
-//! tensors that it does not handle; the caller falls back to Burn's operations, which are also the
-//! oracle of its tests.
+//! Each file contains one kernel, a plain function that can be used and tested on its own. It
+//! returns `None` for tensors that it does not handle; the caller falls back to Burn's operations,
+//! which are also the oracle of its tests.
 
 mod axis;
 mod convolution;

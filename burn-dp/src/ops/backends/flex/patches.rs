@@ -76,7 +76,7 @@ impl Patches {
         });
     }
 
-    /// Visits the pixels inside of the image under element `kernel` of the kernel, one output row
+    /// Visits the pixels inside the image under element `kernel` of the kernel, one output row
     /// after another.
     fn for_each_segment(&self, size: [usize; 3], kernel: usize, mut visit: impl FnMut(Segment)) {
         let [depth, height, width] = size;
@@ -89,7 +89,7 @@ impl Patches {
         let y_offset = kernel / kernel_width % kernel_height * dilation_y;
         let z_offset = kernel / (kernel_width * kernel_height) * dilation_z;
 
-        // The output columns whose pixel lies inside of the image.
+        // The output columns whose pixel is inside the image.
         let first = left.saturating_sub(x_offset).div_ceil(stride).min(width_out);
         let end = (width + left).saturating_sub(x_offset).div_ceil(stride).min(width_out);
         if first >= end {
@@ -114,11 +114,11 @@ impl Patches {
     }
 }
 
-/// Pixels of one row of the image, and the values of a row of patches that they are.
+/// Pixels of one row of the image, and the corresponding values of a row of patches.
 struct Segment {
-    /// Where the values start.
+    /// Start of the values.
     row: usize,
-    /// Where the pixels start.
+    /// Start of the pixels.
     pixel: usize,
     /// Number of values.
     length: usize,

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::tasks::TASK_VALUES;
 
-/// Values that one thread has read before others would have woken up.
+/// Number of values that one thread reads in the time it takes to wake the others.
 const FEW_VALUES: usize = 1 << 18;
 
 /// Returns the squared norms of rows, `[rows, values]` to `[rows]`.
@@ -39,7 +39,7 @@ pub(super) fn weighted_rows(
 }
 
 /// Returns a sum of squares: blocks in f32 on independent lanes, the blocks added in f64. Overflow
-/// of a block is infinity, which the caller has to see.
+/// of a block results in infinity, which the caller has to detect.
 pub(super) fn squared_norm(row: &[f32]) -> f32 {
     Arch::new().dispatch(SquaredNorm(row))
 }

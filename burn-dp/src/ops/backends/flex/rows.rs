@@ -28,7 +28,7 @@ pub(super) fn softmax_input_gradient(
     grad
 }
 
-/// Returns normalized values over the last axis, and what they were scaled by.
+/// Returns normalized values over the last axis, and their scale factors.
 pub(super) fn normalize(
     input: FloatTensor<Flex>,
     epsilon: f64,
@@ -67,8 +67,8 @@ fn row_length(tensor: &FloatTensor<Flex>) -> Option<usize> {
     (tensor.dtype() == DType::F32 && tensor.shape().num_elements() > 0).then_some(length)
 }
 
-/// Returns a tensor whose memory holds its values alone and in order. If no other tensor shares the
-/// memory of the input, it stays where it is, and is not copied before it is written to.
+/// Returns a tensor whose memory holds only its values, in order. If no other tensor shares the
+/// memory of the input, that memory is reused and not copied before it is written to.
 pub(super) fn in_one_piece(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let count = tensor.shape().num_elements();
     match tensor.as_slice::<f32>() {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::ops::backends::flex::ramp;
 
-    /// Values and, from another place of the same memory, gradients: in one piece or as views.
+    /// Values and, from another part of the same memory, gradients: contiguous or as views.
     fn operands(rows: usize, length: usize, view: usize) -> [FloatTensor<Flex>; 2] {
         [0.1, 0.7].map(|phase| {
             let tensor = |shape| FloatTensor::<Flex>::from_data((ramp(shape) + phase).into_data());
@@ -142,7 +142,7 @@ mod tests {
             let expected =
                 by_operations::normalize_input_gradient::<Flex>(expected, of_burn, copy(&grad));
             assert_equal(normalize_input_gradient(output, scale, grad), expected);
-            // What others share is not changed.
+            // Shared memory is not changed.
             if let (Some((input, grad)), Some((input_before, grad_before))) = (kept, before) {
                 input.into_data().assert_eq(&input_before.into_data(), true);
                 grad.into_data().assert_eq(&grad_before.into_data(), true);

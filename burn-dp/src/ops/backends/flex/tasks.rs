@@ -1,4 +1,4 @@
 //! How the kernels share their work among threads.
 
-/// Smallest number of values of one task: below it, starting a thread costs more than it saves.
+/// Minimum number of values per task: below it, starting a thread costs more than it saves.
 pub(super) const TASK_VALUES: usize = 1 << 14;

@@ -1,8 +1,8 @@
 //! Products with patches (im2col) of a few examples at a time: few enough for the cache, and enough
 //! for an efficient product.
 //!
-//! The blocks of examples depend on the shapes alone, so that results do not depend on the number
-//! of threads.
+//! The blocks of examples depend only on the shapes, so that results do not depend on the number of
+//! threads.
 
 use std::ops::Range;
 
@@ -12,15 +12,15 @@ use rayon::prelude::*;
 
 use super::{Geometry, PARTS};
 
-/// Values of the patches of one block: they fit into the cache of a core.
+/// Number of patch values per block, which fit into the cache of a core.
 const BLOCK_VALUES: usize = 1 << 16;
 
-/// Columns of the patches of one block, at least: with fewer, a product reads the weights more
-/// often than it computes with them.
+/// Minimum number of patch columns per block: with fewer, a product reads the weights more often
+/// than it computes with them.
 const BLOCK_COLUMNS: usize = 256;
 
 impl Geometry {
-    /// Examples of one block.
+    /// Returns the number of examples in one block.
     fn block(&self) -> usize {
         let fitting = BLOCK_VALUES / (self.rows() * self.positions);
         fitting.max(BLOCK_COLUMNS.div_ceil(self.positions)).min(self.batch_size)
@@ -134,7 +134,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the place of the channel in an image that row `row` of the patches is taken from.
+    /// Returns the position of the channel in an image that row `row` of the patches is taken from.
     fn channel(&self, group: usize, row: usize) -> Range<usize> {
         let channel = group * self.channels[0] + row / self.kernel;
         channel * self.volume()..(channel + 1) * self.volume()

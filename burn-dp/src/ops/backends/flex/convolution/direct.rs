@@ -10,13 +10,13 @@ use rayon::prelude::*;
 use super::{Geometry, PARTS};
 use crate::ops::Patches;
 
-/// Pixels and channels of an output, at least, whose gradients of the weight are computed without
+/// Minimum number of output pixels and channels for which weight gradients are computed without
 /// patches: with fewer, more time is spent on their sums.
 const FEW_PIXELS: usize = 64;
 const FEW_CHANNELS: usize = 8;
 
 impl Geometry {
-    /// Returns the sizes of the planes of one group, if there is no third axis.
+    /// Returns the sizes of the planes of one group, if the convolution has no third axis.
     pub(super) fn planes(&self) -> Option<Planes> {
         let Patches { kernel_size, output_size, options } = &self.patches;
         let [depth, image @ ..] = self.image;
@@ -113,7 +113,7 @@ impl Geometry {
         }
     }
 
-    /// Brings the sums of [`add_gradients`](Self::add_gradients) into the order of the weight.
+    /// Puts the sums of [`add_gradients`](Self::add_gradients) into the order of the weight.
     pub(super) fn transpose(&self, sums: &[f32], to: &mut [f32]) {
         let shape = [self.rows(), self.channels[1]];
         let size = sums.len() / self.groups;

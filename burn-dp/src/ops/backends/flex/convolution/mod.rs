@@ -1,5 +1,5 @@
-//! Convolutions of one and two axes read shifted images, without patches, where that is less work
-//! ([`Planes`](burn_dp_kernels::Planes)). The others are products with patches: see [`blocks`]. A
+//! Convolutions of one and two axes read shifted images, without patches, where this is less work
+//! ([`Planes`](burn_dp_kernels::Planes)). The others are products with patches; see [`blocks`]. A
 //! transposed convolution is the gradient of the input of a convolution.
 
 mod blocks;
@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use crate::ops::{Convolution, Patches};
 
-/// Parts of the batch whose gradients of the weight are added up apart.
+/// Number of parts of the batch whose weight gradients are summed separately.
 const PARTS: usize = 4;
 
 /// Returns the output of a convolution.
@@ -91,7 +91,8 @@ pub(super) fn example_gradients(
     Some(FloatTensor::<Flex>::from_data(data))
 }
 
-/// Returns what the kernel slides over, and what its positions are paired with.
+/// Returns the tensor that the kernel slides over, and the tensor that its positions are paired
+/// with.
 fn exchange<T>(convolution: &Convolution, input: T, output: T) -> (T, T) {
     if convolution.is_transposed() { (output, input) } else { (input, output) }
 }
@@ -137,7 +138,7 @@ impl Geometry {
         })
     }
 
-    /// Values of all channels of one example.
+    /// Returns the number of values in all channels of one example.
     fn image_values(&self) -> usize {
         self.groups * self.channels[0] * self.volume()
     }
@@ -150,7 +151,7 @@ impl Geometry {
         self.image.iter().product()
     }
 
-    /// Rows of the patches of one group.
+    /// Returns the number of rows in the patches of one group.
     fn rows(&self) -> usize {
         self.channels[0] * self.kernel
     }
@@ -258,7 +259,7 @@ mod tests {
         fn transposed<const N: usize>(&self) -> ConvTransposeOptions<N> {
             ConvTransposeOptions::new(
                 std::array::from_fn(|axis| self.stride[axis]),
-                // No more than the kernel leaves.
+                // No more than the kernel allows.
                 std::array::from_fn(|axis| self.padding[axis].0.min(self.kernel[axis] - 1)),
                 std::array::from_fn(|axis| self.stride[axis] - 1),
                 std::array::from_fn(|axis| self.dilation[axis]),

@@ -64,7 +64,7 @@ impl WithSimd for GateBackward<'_> {
     }
 }
 
-/// Replaces values by the gate function of them. NaN stays NaN.
+/// Replaces values with the results of the gate function. NaN stays NaN.
 #[inline(always)]
 pub(super) fn apply(function: GateFunction, values: &mut [f32]) {
     match function {
@@ -75,7 +75,7 @@ pub(super) fn apply(function: GateFunction, values: &mut [f32]) {
     }
 }
 
-/// Replaces gradients of outputs by gradients of inputs.
+/// Replaces gradients of outputs with gradients of inputs.
 #[inline(always)]
 pub(super) fn apply_backward(function: GateFunction, outputs: &[f32], grads: &mut [f32]) {
     match function {

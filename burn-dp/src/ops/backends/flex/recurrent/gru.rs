@@ -41,7 +41,7 @@ pub(in crate::ops::backends::flex) fn gru(
 }
 
 /// Returns the gradients of the projection, of the product, and the part of the gradient of the
-/// hidden state before that does not pass through the product; see
+/// previous hidden state that does not pass through the product; see
 /// [`FusedOps::gru_backward`](crate::ops::FusedOps::gru_backward).
 pub(in crate::ops::backends::flex) fn gru_backward(
     kept: [&FloatTensor<Flex>; 3],
@@ -82,7 +82,7 @@ pub(in crate::ops::backends::flex) fn gru_backward(
 struct Forward<'a> {
     gru: GruCell,
     size: usize,
-    /// Contributions of input and hidden state, and the hidden state before.
+    /// Contributions of input and hidden state, and the previous hidden state.
     inputs: (&'a [f32], &'a [f32], &'a [f32]),
     /// Gates and candidate, hidden state.
     outputs: (&'a mut [f32], &'a mut [f32]),
@@ -124,9 +124,10 @@ impl WithSimd for Forward<'_> {
 struct Backward<'a> {
     gru: GruCell,
     size: usize,
-    /// Gates and candidate, product, the hidden state before, and the gradient of the hidden state.
+    /// Gates and candidate, product, the previous hidden state, and the gradient of the hidden
+    /// state.
     inputs: (&'a [f32], &'a [f32], &'a [f32], &'a [f32]),
-    /// Gradients of the projection, of the product and of the hidden state before.
+    /// Gradients of the projection, of the product, and of the previous hidden state.
     outputs: (&'a mut [f32], &'a mut [f32], &'a mut [f32]),
 }
 

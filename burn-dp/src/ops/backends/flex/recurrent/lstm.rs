@@ -43,7 +43,7 @@ pub(in crate::ops::backends::flex) fn lstm(
     Some([matrix(gates, width), matrix(cell, size), matrix(activated, size), matrix(hidden, size)])
 }
 
-/// Returns the gradients of the projection and of the cell before; see
+/// Returns the gradients of the projection and of the previous cell; see
 /// [`FusedOps::lstm_backward`](crate::ops::FusedOps::lstm_backward).
 pub(in crate::ops::backends::flex) fn lstm_backward(
     kept: [&FloatTensor<Flex>; 3],
@@ -86,7 +86,7 @@ struct Forward<'a> {
     lstm: LstmCell,
     size: usize,
     width: usize,
-    /// Contributions of input and hidden state, and the cell before.
+    /// Contributions of input and hidden state, and the previous cell.
     inputs: (&'a [f32], &'a [f32], &'a [f32]),
     /// Gates and candidate, cell, its activation, hidden state.
     outputs: (&'a mut [f32], &'a mut [f32], &'a mut [f32], &'a mut [f32]),
@@ -127,8 +127,8 @@ impl WithSimd for Forward<'_> {
     }
 }
 
-/// Returns input, forget and output gate. A coupled forget gate is the input gate, of which it is
-/// one minus.
+/// Returns the input, forget, and output gates. For a coupled forget gate, which is one minus the
+/// input gate, it returns the input gate.
 #[inline(always)]
 fn split(gates: &[f32], size: usize) -> (&[f32], &[f32], &[f32]) {
     let forget = gates.len() - 2 * size;
@@ -140,11 +140,11 @@ struct Backward<'a> {
     lstm: LstmCell,
     size: usize,
     width: usize,
-    /// Gates and candidate, the cell before, the activation of the cell, and the gradient of the
+    /// Gates and candidate, the previous cell, the activation of the cell, and the gradient of the
     /// hidden state.
     inputs: (&'a [f32], &'a [f32], &'a [f32], &'a [f32]),
-    /// The gradient of the projection; and the gradient of the cell, which is replaced by the
-    /// gradient of the cell before.
+    /// The gradient of the projection; and the gradient of the cell, which is replaced with the
+    /// gradient of the previous cell.
     outputs: (&'a mut [f32], &'a mut [f32]),
 }
 

@@ -17,11 +17,11 @@ use burn::tensor::TensorData;
 
 use super::tasks::TASK_VALUES;
 
-/// Examples of one core. The parts follow from the batch size alone, so that results do not depend
-/// on the number of cores; with fewer examples the products with the weights are slower.
+/// Number of examples per core. The parts depend only on the batch size, so that results do not
+/// depend on the number of cores; with fewer examples, the products with the weights are slower.
 pub(super) const EXAMPLES_APART: usize = 64;
 
-/// Rows of one task.
+/// Returns the number of rows in one task.
 fn rows_of_task(row: usize) -> usize {
     TASK_VALUES.div_ceil(row.max(1))
 }
@@ -32,7 +32,7 @@ fn matrix(values: Vec<f32>, columns: usize) -> FloatTensor<Flex> {
     FloatTensor::<Flex>::from_data(TensorData::new(values, [rows, columns]))
 }
 
-/// Whether a matrix has as many rows as a state, and this number of columns.
+/// Returns whether a matrix has as many rows as a state, and this number of columns.
 fn fits(matrix: &FloatTensor<Flex>, state: &FloatTensor<Flex>, columns: usize) -> bool {
     let [rows, _] = state.shape().dims();
     matrix.shape().dims() == [rows, columns]
