@@ -15,6 +15,7 @@ mod cycle;
 mod learner;
 mod options;
 mod random;
+mod releases;
 mod report;
 mod subject;
 mod tiny;

@@ -12,9 +12,9 @@ use burn_dp_examples::models::MlpConfig;
 use burn_dp_examples::training::{MODEL_FILE, STATEMENT_TEXT, Training, individual};
 use clap::ValueEnum;
 
-use super::cycle::Log;
 #[cfg(feature = "train")]
 use super::learner;
+use super::releases::Log;
 use super::tiny::{
     DELTA, MODEL, Net, RELEASED, RESULTS, Rows, STEPS, correlated_plan, dataset, device, phase,
     plan, publish, values,

@@ -1,6 +1,5 @@
 //! The user's model as Burn's learner sees it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,7 +8,7 @@ use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
 use burn::optim::{GradientsParams, ModuleOptimizer, MultiGradientsParams};
 use burn::store::{ModuleRecord, RecordError};
 use burn::tensor::{Device, Tensor};
-use burn::train::{InferenceStep, ItemLazy, Learner, TrainOutput, TrainStep};
+use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
 
 use super::session::Session;
 use super::unit_output::UnitOutput;
@@ -18,7 +17,6 @@ use crate::DpError;
 use crate::clipping::PublicNorms;
 use crate::device_read::wait;
 use crate::nn::{UnitScope, Units};
-use crate::optim::PublicSchedule;
 use crate::optim::engine::PrivacyEngine;
 use crate::random::{Domain, Stream};
 use crate::updates::UnitUpdate;
@@ -217,19 +215,6 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
     ) -> Self {
         self.public_norms = Some(Arc::new(measure));
         self
-    }
-
-    /// Returns Burn's learner, with a learning rate that depends on public values alone.
-    ///
-    /// # Privacy
-    ///
-    /// Burn's `Learner::new` accepts the model as well, with any scheduler: one that follows the
-    /// training loss, or private validation data, releases them without noise.
-    pub fn learner(self, optimizer: ModuleOptimizer, schedule: PublicSchedule) -> Learner<Self>
-    where
-        M: InferenceStep + fmt::Display + 'static,
-    {
-        Learner::new(self, optimizer, schedule.into_scheduler())
     }
 
     /// Returns the model inside.

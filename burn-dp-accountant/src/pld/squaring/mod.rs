@@ -170,7 +170,7 @@ impl Search {
         // A single release may be coarser where there are many others.
         let coarse = self.release.atoms(side, &grid.coarser().points(1.0), self.ends);
         let mut power = one.clone();
-        // A mass of so many releases is in the composition as often as they are. There are at most
+        // A mass of this many releases is in the composition `times` times. There are at most
         // two compositions for each bit of the count.
         let negligible = |releases: u64| {
             let times = self.count as f64 / releases as f64;

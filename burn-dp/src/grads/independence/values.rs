@@ -29,8 +29,9 @@ pub(crate) type LossesOf<'a, M> = dyn FnMut(&M, &[usize]) -> Result<Tensor<1>, D
 /// each parameter, which detect a gradient of the same norm in another direction.
 ///
 /// Two units, or half of them, must differ by more than [rounding](Rounding). So no single unit,
-/// however large its values, makes honest losses look mixed. The passes use a copy of the model. They take six times
-/// the time of the forward and the backward pass of the batch, and the passes of single units.
+/// however large its values, makes honest losses look mixed. The passes use a copy of the model.
+/// They take six times the time of the forward and the backward pass of the batch, and the passes
+/// of single units.
 ///
 /// # Errors
 ///
