@@ -523,4 +523,34 @@ mod tests {
         assert!(fixed < repeated && repeated < shuffled, "{fixed} {repeated} {shuffled}");
         assert_eq!(shuffled, epsilon(SamplingScheme::ShuffledOnce));
     }
+
+    #[test]
+    fn a_step_is_certified_only_if_it_and_all_before_are_the_planned_ones() {
+        use crate::schedule::Schedule;
+        let plan = config()
+            .with_budget(Budget::new(2.0, 1e-5).unwrap())
+            .with_noise_schedule(Schedule::steps([(3, 2.0)]).unwrap())
+            .init()
+            .unwrap();
+        let event = |step| {
+            let multiplier = plan.noise_multiplier_at(step);
+            let thresholds = plan.clipping.thresholds(step).unwrap();
+            let noise = thresholds.noise(multiplier, plan.expected_batch_size).unwrap();
+            plan.event_of(step, &noise).unwrap()
+        };
+        let mut ledger = plan.new_ledger();
+        for step in 0..6 {
+            assert!(plan.is_certified(step, &event(step), &ledger), "{step}");
+            assert!(!plan.is_certified(step, &event(5 - step), &ledger), "{step}");
+            ledger.record(&event(step)).unwrap();
+        }
+        let mut other = plan.new_ledger();
+        other.record(&event(4)).unwrap();
+        assert!(!plan.is_certified(1, &event(1), &other));
+        other.record(&event(4)).unwrap();
+        assert!(!plan.is_certified(4, &event(4), &other));
+        // Without a schedule the ledger computes how many steps fit.
+        let plan = config().with_budget(Budget::new(2.0, 1e-5).unwrap()).init().unwrap();
+        assert!(!plan.is_certified(0, &event(0), &plan.new_ledger()));
+    }
 }

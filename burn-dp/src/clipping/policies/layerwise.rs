@@ -211,4 +211,14 @@ mod tests {
             assert!(restored.load_state(&serde_json::from_str(text).unwrap()).is_err());
         }
     }
+
+    #[test]
+    fn adapted_values_are_the_thresholds() {
+        let clipping = LayerwiseClipping::enhanced(0.2, &norms([1.0, 4.0, 2.0])).unwrap();
+        let adapted: Vec<f64> = clipping.adapted().into_iter().map(|(_, norm)| norm).collect();
+        assert_eq!(adapted, clipping.thresholds(0).unwrap().norms());
+        let zhang = LayerwiseClipping::zhang(&norms([1.0, 4.0, 2.0])).unwrap();
+        assert_eq!(zhang.adapted()[1].1, 4.0);
+        assert!(LayerwiseClipping::enhanced(-0.2, &norms([1.0; 3])).is_err());
+    }
 }

@@ -145,4 +145,20 @@ mod tests {
         adaptive.load_state(&clipping.save_state()).unwrap();
         assert_eq!(adaptive.adapted(), clipping.adapted());
     }
+
+    #[test]
+    fn the_public_data_is_named_and_numbers_out_of_range_are_refused() {
+        let norms = of_drawings(three_groups(), vec![0.5, 4.0, 1.0]);
+        let clipping = MultipliedClipping::from_public(1.5, &norms).unwrap();
+        assert_eq!(clipping.public_data(), [norms.public_data()]);
+        let described = clipping.describe();
+        assert!(described.contains(norms.public_data()) && described.contains("at most 1.5"));
+        assert!(MultipliedClipping::from_public(0.0, &norms).is_err());
+
+        let given = |norm, multipliers| MultipliedClipping::new(three_groups(), norm, multipliers);
+        assert!(given(1.0, vec![1.0, 2.0, 3.0]).unwrap().public_data().is_empty());
+        assert!(given(1.0, vec![1.0, 2.0]).is_err());
+        assert!(given(1.0, vec![1.0, -2.0, 3.0]).is_err());
+        assert!(given(f64::NAN, vec![1.0; 3]).is_err());
+    }
 }

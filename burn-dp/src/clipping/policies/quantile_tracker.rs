@@ -371,4 +371,20 @@ mod tests {
         let whole = QuantileTracker::new(ParameterGroups::whole(), [0.5]).unwrap();
         assert!(whole.with_clipping(grouped, CountNoise::default()).thresholds(0).is_err());
     }
+
+    #[test]
+    fn the_policy_that_trains_gets_its_own_counts_and_is_described() {
+        let clipping = || QuantileClipping::new(0.5).unwrap();
+        let tracker = QuantileTracker::new(three_groups(), [0.25, 0.5]).unwrap();
+        let mut tracker = tracker.with_clipping(clipping(), CountNoise::default());
+        let (mut alone, before) = (clipping(), tracker.thresholds(0).unwrap().total_norm());
+        tracker.update(0, &[1.0, 0.25, 0.5, 0.25, 0.5, 0.25, 0.5]);
+        alone.update(0, &[1.0]);
+        let found = tracker.thresholds(1).unwrap().total_norm();
+        assert_eq!(found, alone.thresholds(1).unwrap().total_norm());
+        assert_ne!(found, before);
+        assert!(tracker.describe().contains(&clipping().describe()), "{}", tracker.describe());
+        assert!(!tracker.describe().contains("and means"));
+        assert!(tracker.clone().with_means().describe().contains("and means"));
+    }
 }

@@ -76,8 +76,12 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use burn_dp_accountant::DpEvent;
 
+    use super::super::public_norms::of_drawings;
     use super::*;
-    use crate::clipping::FlatClipping;
+    use crate::clipping::{
+        CountNoise, FlatClipping, LayerwiseClipping, QuantileClipping, QuantileTracker,
+    };
+    use crate::model::groups::three_groups;
 
     // Sharp edge: a scheduler changes the threshold, and the noise follows.
     #[test]
@@ -97,5 +101,49 @@ mod tests {
         let schedule = Schedule::function("bad", |_| f64::NAN);
         let clipping = ScheduledClipping::new(FlatClipping::new(2.0).unwrap(), schedule);
         assert!(clipping.thresholds(0).is_err());
+    }
+
+    #[test]
+    fn everything_but_the_thresholds_is_that_of_the_policy() {
+        let adaptive = || QuantileClipping::new(0.5).unwrap();
+        let policies: [Box<dyn Clipping>; 2] = [
+            Box::new(adaptive()),
+            Box::new(
+                QuantileTracker::new(three_groups(), [0.5]).unwrap().with_clipping(
+                    LayerwiseClipping::enhanced(
+                        0.2,
+                        &of_drawings(three_groups(), vec![1.0, 4.0, 2.0]),
+                    )
+                    .unwrap(),
+                    CountNoise::default(),
+                ),
+            ),
+        ];
+        for mut policy in policies {
+            let schedule = Schedule::steps([(1, 0.25)]).unwrap();
+            let mut scheduled = ScheduledClipping::new(policy.clone_clipping(), schedule);
+            let counts = policy.thresholds(0).unwrap().counts().len();
+            for fractions in [vec![0.1; counts], vec![0.9; counts]] {
+                policy.update(1, &fractions);
+                scheduled.update(1, &fractions);
+                let expected = policy.thresholds(1).unwrap();
+                let found = scheduled.thresholds(1).unwrap();
+                for (found, expected) in found.norms().iter().zip(expected.norms()) {
+                    assert!((found / expected - 0.25).abs() < 1e-15, "{found} {expected}");
+                }
+                assert_eq!(scheduled.adapted(), policy.adapted());
+            }
+            assert!(!policy.adapted().is_empty());
+            assert_eq!(scheduled.public_data(), policy.public_data());
+            let described = scheduled.describe();
+            assert!(described.starts_with(&policy.describe()), "{described}");
+            assert!(described.contains("times a schedule"), "{described}");
+
+            let mut loaded = scheduled.clone();
+            loaded.update(1, &vec![0.2; counts]);
+            assert_ne!(loaded.adapted(), scheduled.adapted());
+            loaded.load_state(&scheduled.save_state()).unwrap();
+            assert_eq!(loaded.adapted(), scheduled.adapted());
+        }
     }
 }

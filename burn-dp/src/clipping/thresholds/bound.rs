@@ -57,3 +57,29 @@ pub(super) fn check_one_each(
     }
     values.iter().try_for_each(|&value| positive(name, value))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_threshold_is_scaled() {
+        let mut whole = Bound::Whole { norm: 2.0, multipliers: vec![1.0, 3.0] };
+        whole.scale(0.5);
+        assert_eq!(whole, Bound::Whole { norm: 1.0, multipliers: vec![1.0, 3.0] });
+        let mut groups = Bound::PerGroup { norms: vec![2.0, 4.0], shares: vec![0.5; 2] };
+        groups.scale(0.5);
+        assert_eq!(groups.norms(), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn multipliers_enter_the_norm_whichever_differ_from_one() {
+        let squares = [1.0, 10.0];
+        for (multipliers, expected) in
+            [([1.0, 1.0], 11.0), ([2.0, 1.0], 14.0), ([1.0, 2.0], 41.0), ([2.0, 3.0], 94.0)]
+        {
+            let bound = Bound::Whole { norm: 1.0, multipliers: multipliers.into() };
+            assert_eq!(bound.whole_squared_norm(11.0, |group| squares[group]), expected);
+        }
+    }
+}

@@ -197,4 +197,20 @@ mod tests {
         assert_eq!(found.statistics.examples, 4);
         assert_eq!(found.of_group(2)[4], 0.0);
     }
+
+    #[test]
+    fn coefficients_are_the_next_below_the_quotient() {
+        for step in 0..2_000 {
+            let norm = 1.0 + 1e-3 * f64::from(step) * 1.234_567;
+            for scaling in [Scaling::Clip, Scaling::Normalize { stability: 0.01 }] {
+                let stability = if scaling == Scaling::Clip { 0.0 } else { 0.01 };
+                let exact = 0.7 / (norm * (1.0 + ROUNDING) + stability);
+                let coefficient = scaling.coefficient(norm * norm, 0.7);
+                // The root and the products round by less than this.
+                let slack = 1.0 + 4.0 * f64::EPSILON;
+                assert!(f64::from(coefficient) <= exact * slack, "{norm} {coefficient}");
+                assert!(f64::from(coefficient.next_up()) * slack > exact, "{norm} {coefficient}");
+            }
+        }
+    }
 }

@@ -223,4 +223,25 @@ mod tests {
         assert_eq!(Count::whole(4.0).contribution(Some(4.0)), 1.0);
         assert_eq!(Count::whole(4.0).contribution(Some(4.1)), 0.0);
     }
+
+    #[test]
+    fn noise_out_of_its_range_is_refused() {
+        use CountNoise::{BatchFraction, Free, Share, Std};
+        for noise in [Std(1.0), BatchFraction(0.05), Share(0.5), Share(1e-9), Free] {
+            assert!(noise.check().is_ok(), "{noise:?}");
+        }
+        for noise in [
+            Std(0.0),
+            Std(f64::NAN),
+            BatchFraction(-0.05),
+            BatchFraction(f64::INFINITY),
+            Share(0.0),
+            Share(1.0),
+            Share(-0.5),
+            Share(1.5),
+            Share(f64::NAN),
+        ] {
+            assert!(noise.check().is_err(), "{noise:?}");
+        }
+    }
 }

@@ -243,4 +243,17 @@ mod tests {
         let error = too_little.noise(1.1, 200.0).unwrap_err().to_string();
         assert!(error.contains("use more noise on the counts"), "{error}");
     }
+
+    #[test]
+    fn noise_that_rounding_makes_too_small_is_refused() {
+        let whole = Bound::Whole { norm: 1.0, multipliers: vec![1.0, 2.0] };
+        assert!(check(&whole, &[1.5, 0.75], 1.5).is_ok());
+        assert!(check(&whole, &[1.5, 0.74], 1.5).is_err());
+        let groups = Bound::PerGroup { norms: vec![1.0, 1.0], shares: vec![0.5; 2] };
+        assert!(check(&groups, &[2.2, 2.2], 1.5).is_ok());
+        assert!(check(&groups, &[2.1, 2.1], 1.5).is_err());
+        // The smallest number: the product with the noise multiplier is 0.
+        let smallest = Bound::Whole { norm: 5e-324, multipliers: vec![1.0] };
+        assert!(StepNoise::of_sum(&smallest, 0.3).is_err());
+    }
 }
