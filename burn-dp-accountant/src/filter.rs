@@ -270,11 +270,12 @@ impl PrivacyOdometer {
             return 0.0;
         }
         let first = (2.0 / self.delta).ln() / (self.order - 1.0);
-        let level = (self.spent / first).log2().ceil().max(0.0);
-        let mut budget = first * level.exp2();
-        if budget < self.spent {
-            budget *= 2.0;
+        let mut level = (self.spent / first).log2().ceil().max(0.0);
+        // The logarithm rounds.
+        if first * level.exp2() < self.spent {
+            level += 1.0;
         }
+        let budget = first * level.exp2();
         let share = self.delta / ((level + 2.0) * (level + 3.0));
         let epsilon = (budget - share.ln() / (self.order - 1.0)) * (1.0 + ROUNDING);
         if epsilon.is_nan() { f64::INFINITY } else { epsilon }
@@ -399,5 +400,39 @@ mod tests {
         assert!(odometer.epsilon().is_infinite());
         assert!(unknown.record(&DpEvent::Unsupported { reason: "weights".into() }, 1).is_err());
         assert!(unknown.epsilon().is_infinite());
+    }
+
+    #[test]
+    fn the_odometer_is_its_formula() {
+        // Divergence of order 12 per release: 12 / (2 sigma^2).
+        let first = 2e5f64.ln() / 11.0;
+        for (sigma, factor, shares) in [(10.0, 1.0, 6.0), (1.0, 8.0, 30.0), (0.25, 128.0, 90.0)] {
+            let mut odometer = PrivacyOdometer::new(RELATION, 1e-5, 12.0).unwrap();
+            odometer.record(&DpEvent::gaussian(sigma), 1).unwrap();
+            let expected = factor * first + (shares / 1e-5f64).ln() / 11.0;
+            let found = odometer.epsilon();
+            assert!(found >= expected && found < expected * (1.0 + 1e-9), "{found} {expected}");
+        }
+        for (delta, order) in
+            [(0.0, 2.0), (1.0, 2.0), (f64::NAN, 2.0), (1e-5, 1.0), (1e-5, f64::INFINITY)]
+        {
+            assert!(PrivacyOdometer::new(RELATION, delta, order).is_err(), "{delta} {order}");
+        }
+    }
+
+    #[test]
+    fn the_renyi_filter_is_its_formula() {
+        let budget = Budget::new(1.0, 1e-6).unwrap();
+        let mut filter = PrivacyFilter::renyi(budget, RELATION, 32.0).unwrap();
+        filter.admit(&DpEvent::gaussian(10.0), 1).unwrap();
+        let conversion = (31.0f64 / 32.0).ln() + (1e6f64 / 32.0).ln() / 31.0;
+        let expected = 1.0 - 0.16 / (1.0 - conversion);
+        assert!((filter.remaining() / expected - 1.0).abs() < 1e-9, "{}", filter.remaining());
+        let before = filter.remaining();
+        filter.admit(&DpEvent::gaussian(10.0), 0).unwrap();
+        assert_eq!(filter.remaining(), before);
+        for order in [1.0, 0.5, f64::INFINITY] {
+            assert!(PrivacyFilter::renyi(budget, RELATION, order).is_err(), "{order}");
+        }
     }
 }

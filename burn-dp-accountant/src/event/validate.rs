@@ -169,3 +169,152 @@ impl DpEvent {
         self.validate()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::event::{GaussianMixture, PatternedGaussian, RandomParticipation};
+
+    fn good() -> Box<DpEvent> {
+        Box::new(DpEvent::gaussian(1.0))
+    }
+
+    fn mixture(z: f64, weights: &[f64], means: &[&[f64]]) -> DpEvent {
+        DpEvent::GaussianMixture(GaussianMixture {
+            noise_multiplier: z,
+            weights: weights.to_vec(),
+            means: means.iter().map(|mean| mean.to_vec()).collect(),
+        })
+    }
+
+    fn patterned(
+        z: f64,
+        steps: u64,
+        column: &[f64],
+        participation: RandomParticipation,
+    ) -> DpEvent {
+        DpEvent::Patterned(PatternedGaussian {
+            noise_multiplier: z,
+            steps,
+            column: column.to_vec(),
+            participation,
+        })
+    }
+
+    #[test]
+    fn every_number_outside_of_its_domain_is_refused() {
+        let truncated = |q, n, b| DpEvent::TruncatedPoissonSampled {
+            sampling_probability: q,
+            dataset_size: n,
+            max_batch_size: b,
+            event: good(),
+        };
+        let truncated_examples = |q, n, b| DpEvent::TruncatedPoissonExamples {
+            sampling_probability: q,
+            dataset_size: n,
+            max_batch_size: b,
+            examples: 2,
+            noise_multiplier: 1.0,
+        };
+        let without = |n, k| DpEvent::SampledWithoutReplacement {
+            dataset_size: n,
+            sample_size: k,
+            event: good(),
+        };
+        let with = |n, k| DpEvent::SampledWithReplacement {
+            dataset_size: n,
+            sample_size: k,
+            event: good(),
+        };
+        let allocation = |s, k, e| DpEvent::RandomAllocation {
+            steps: s,
+            participations: k,
+            epochs: e,
+            event: good(),
+        };
+        let select = |mean, shape| DpEvent::RepeatAndSelect {
+            event: good(),
+            runs: RunCount::TruncatedNegativeBinomial { mean, shape },
+        };
+        let bins = |cycle| RandomParticipation::BallsInBins { cycle };
+        let cyclic =
+            |cycle, q| RandomParticipation::CyclicPoisson { cycle, sampling_probability: q };
+        let apart = |b, q| RandomParticipation::MinimumSeparation {
+            separation: b,
+            sampling_probability: q,
+            warm_start: false,
+        };
+        let subset = |k| RandomParticipation::Subset { participations: k };
+        let fine = [
+            truncated(0.1, 10, 5),
+            truncated_examples(0.1, 10, 5),
+            without(10, 10),
+            with(1, 10_000),
+            allocation(4, 4, 1),
+            select(1.0, 0.0),
+            mixture(1.0, &[0.25, 0.75], &[&[0.0], &[1.0]]),
+            patterned(1.0, 8, &[1.0, 0.0], bins(4)),
+            patterned(1.0, 8, &[1.0, 0.5], cyclic(2, 0.1)),
+            patterned(1.0, 8, &[1.0, 0.5], apart(2, 0.1)),
+            patterned(1.0, 8, &[1.0], subset(8)),
+            DpEvent::ZeroConcentrated { rho: 0.0 },
+            DpEvent::DiscreteGaussian { sigma: 1.0, sensitivity: 1 },
+        ];
+        for event in fine {
+            assert!(event.validate().is_ok(), "{event}: {:?}", event.validate());
+        }
+        let nan = f64::NAN;
+        let refused = [
+            truncated(1.5, 10, 5),
+            truncated(0.1, 0, 5),
+            truncated(0.1, 10, 0),
+            truncated_examples(0.1, 0, 5),
+            truncated_examples(0.1, 10, 0),
+            without(0, 0),
+            without(10, 11),
+            with(0, 1),
+            with(1, 10_001),
+            allocation(0, 1, 1),
+            allocation(4, 5, 1),
+            allocation(4, 1, 0),
+            select(0.9, 0.0),
+            select(nan, 0.0),
+            select(2.0, -1.0),
+            select(2.0, f64::INFINITY),
+            mixture(0.0, &[1.0], &[&[0.0]]),
+            mixture(1.0, &[0.5, 0.6], &[&[0.0], &[1.0]]),
+            mixture(1.0, &[0.4, 0.5], &[&[0.0], &[1.0]]),
+            mixture(1.0, &[0.0, 1.0], &[&[0.0], &[1.0]]),
+            mixture(1.0, &[-1.0, 2.0], &[&[0.0], &[1.0]]),
+            mixture(1.0, &[1.0], &[&[0.0], &[1.0]]),
+            mixture(1.0, &[1.0], &[&[]]),
+            mixture(1.0, &[0.5, 0.5], &[&[0.0], &[1.0, 2.0]]),
+            mixture(1.0, &[1.0], &[&[f64::INFINITY]]),
+            patterned(0.0, 8, &[1.0], bins(4)),
+            patterned(1.0, 0, &[1.0], bins(4)),
+            patterned(1.0, 8, &[], bins(4)),
+            patterned(1.0, 8, &[0.0, 1.0], bins(4)),
+            patterned(1.0, 8, &[1.0, -0.5], bins(4)),
+            patterned(1.0, 8, &[1.0, f64::INFINITY], bins(4)),
+            patterned(1.0, 8, &[1.0], bins(0)),
+            patterned(1.0, 8, &[1.0], cyclic(2, 1.5)),
+            patterned(1.0, 8, &[1.0, 0.5], cyclic(1, 0.1)),
+            patterned(1.0, 8, &[1.0], apart(2, -0.1)),
+            patterned(1.0, 8, &[1.0, 0.5], apart(1, 0.1)),
+            patterned(1.0, 8, &[1.0, 0.5], subset(2)),
+            patterned(1.0, 8, &[1.0], subset(0)),
+            patterned(1.0, 8, &[1.0], subset(9)),
+            DpEvent::ZeroConcentrated { rho: -0.1 },
+            DpEvent::ZeroConcentrated { rho: f64::INFINITY },
+            DpEvent::EpsilonDelta { epsilon: -1.0, delta: 0.1 },
+            DpEvent::EpsilonDelta { epsilon: 1.0, delta: 1.5 },
+            DpEvent::Exponential { epsilon: -1.0 },
+            DpEvent::DiscreteGaussian { sigma: 0.0, sensitivity: 1 },
+            DpEvent::DiscreteGaussian { sigma: 1.0, sensitivity: 0 },
+        ];
+        for event in refused {
+            assert!(event.validate().is_err(), "{event:?}");
+        }
+    }
+}

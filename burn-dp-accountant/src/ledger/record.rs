@@ -536,4 +536,45 @@ mod tests {
         ledger.record(&DpEvent::gaussian(50.0)).unwrap();
         assert_eq!(kept(&ledger), None);
     }
+
+    #[test]
+    fn a_group_of_units_is_not_protected_by_insecure_noise() {
+        let mut ledger = ledger();
+        ledger.record(&DpEvent::gaussian(2.0)).unwrap();
+        assert!(ledger.group_epsilon(2, 1e-5).unwrap().upper.is_finite());
+        ledger.mark_insecure("seed");
+        assert!(ledger.group_epsilon(2, 1e-5).unwrap().upper.is_infinite());
+    }
+
+    #[test]
+    fn a_ledger_with_secure_noise_does_not_continue_one_without() {
+        let mut secure = ledger();
+        secure.record(&DpEvent::gaussian(2.0)).unwrap();
+        let mut insecure = secure.clone();
+        insecure.mark_insecure("seed");
+        assert!(insecure.continues(&secure) && insecure.continues(&insecure));
+        assert!(!secure.continues(&insecure));
+        let mut longer = secure.clone();
+        longer.record(&DpEvent::gaussian(3.0)).unwrap();
+        assert!(longer.continues(&secure) && !secure.continues(&longer));
+        assert!(secure != longer && secure != insecure && secure == secure.clone());
+    }
+
+    #[test]
+    fn releases_that_overflow_are_refused_and_not_recorded() {
+        let event = DpEvent::gaussian(2.0);
+        let mut full = ledger();
+        full.record_many(&event, u64::MAX).unwrap();
+        let before = full.clone();
+        assert!(full.record(&event).is_err() && full.record(&DpEvent::gaussian(3.0)).is_err());
+        let mut two = ledger();
+        two.record(&DpEvent::gaussian(5.0)).unwrap();
+        two.record(&event).unwrap();
+        let mut other = before.clone();
+        assert!(other.merge(&two).is_err());
+        assert!(full == before && other == before);
+        let mut small = two.clone();
+        assert!(small.merge(&before).is_err());
+        assert!(small == two);
+    }
 }
