@@ -99,7 +99,7 @@ pub(super) fn epsilon(
             fineness = 2.0;
         } else if relative < 1e-2 || gap > 0.5 * before {
             // The gap decreases with the square.
-            fineness *= (0.75 * relative_width / relative).sqrt().clamp(0.15, 0.7);
+            fineness *= (0.7 * relative_width / relative).sqrt().clamp(0.15, 0.7);
         }
     }
     Some(best)
