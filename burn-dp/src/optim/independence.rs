@@ -423,4 +423,20 @@ mod tests {
         discarded(&mut tests, 5);
         assert_eq!(tests.found(), Independence::ByGradient { step: 0 });
     }
+
+    #[test]
+    fn a_sum_from_elsewhere_leaves_the_run_unchecked() {
+        let mut tests = IndependenceTests::default();
+        let function = LossFunction::of::<u8>();
+        assert!(tests.begin_values(0, function));
+        tests.compared(0, function, true);
+        assert_eq!(tests.found(), Independence::ByValue { step: 0 });
+        tests.sum_from_elsewhere();
+        assert_eq!(tests.found(), Independence::NotChecked);
+        let mut units = IndependenceTests::default();
+        units.units_by_themselves();
+        assert_eq!(units.found(), Independence::ByConstruction);
+        units.sum_from_elsewhere();
+        assert_eq!(units.found(), Independence::NotChecked);
+    }
 }

@@ -262,3 +262,33 @@ pub(super) async fn signal_to_noise<M: Module>(
         .sum();
     Ok(((squared_norm - variance).max(0.0) / variance).sqrt())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::nn::LinearConfig;
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::device_read::blocking;
+    use crate::nn::IntoPrivate;
+    use crate::random::{NoiseSource, Purpose};
+
+    #[test]
+    fn releases_with_equal_sums_and_other_deviations_are_different() {
+        let model = LinearConfig::new(2, 1).init(&Device::flex().autodiff()).private();
+        let key = NoiseSource::from_os().unwrap().export_key();
+        let thresholds = Thresholds::whole(1.0).unwrap();
+        let mark = |noise_multiplier| {
+            let noise = thresholds.noise(noise_multiplier, 10.0).unwrap();
+            let release = Release::new(&model, &thresholds, &noise, 10.0).unwrap();
+            let mut source = NoiseSource::resume(key.clone(), 0);
+            let step = source.begin_step(Purpose::Gradient, 0).unwrap();
+            let sum = ClippedSum::empty(thresholds.clone());
+            let bound = blocking(release.bind(&model, sum, step, None, false), "bind").unwrap();
+            bound.mark()
+        };
+        assert_eq!(mark(1.0), mark(1.0));
+        assert_ne!(mark(1.0), mark(2.0));
+    }
+}
