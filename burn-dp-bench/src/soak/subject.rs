@@ -149,6 +149,13 @@ fn run_loop(folder: &Path, plan: impl Fn() -> Result<PrivacyPlan, DpError>) -> R
 fn run_program(output: &Path) -> Result<(), String> {
     phase("program");
     let resume = individual::is_interrupted(output).map_err(|error| error.to_string())?;
+    // Killed while it removed its checkpoints, as its last act: to train would be another run, which
+    // keeps the ledger of this one.
+    if !resume && output.join(STATEMENT_TEXT).exists() {
+        let left = output.join("checkpoints");
+        let removed = if left.exists() { std::fs::remove_dir_all(left) } else { Ok(()) };
+        return removed.map_err(|error| error.to_string());
+    }
     let line = "train digits --model mlp --train-size 40 --test-size 10 --batch-size 10 --epochs 2 \
                 --noise-multiplier 1 --insecure-seed 5 --output";
     let mut words: Vec<_> = line.split_whitespace().map(std::ffi::OsString::from).collect();
