@@ -149,7 +149,7 @@ fn run_loop(folder: &Path, plan: impl Fn() -> Result<PrivacyPlan, DpError>) -> R
 fn run_program(output: &Path) -> Result<(), String> {
     phase("program");
     let resume = individual::is_interrupted(output).map_err(|error| error.to_string())?;
-    // Killed while it removed its checkpoints, as its last act: to train would be another run, which
+    // Killed while it removed its checkpoints, its last act. To train would be another run, which
     // keeps the ledger of this one.
     if !resume && output.join(STATEMENT_TEXT).exists() {
         let left = output.join("checkpoints");
