@@ -16,14 +16,6 @@ const MARGIN: f64 = 8.0;
 /// A pass rounds like a change of the parameters by at most this many ε.
 const ROUNDINGS: f64 = 64.0;
 
-/// How much the values of each unit may differ in another batch: `[quantities][units]`.
-pub(super) struct Tolerances {
-    /// Of two units.
-    pub(super) of_two: Vec<Vec<f64>>,
-    /// Of half of the units.
-    pub(super) of_half: Vec<Vec<f64>>,
-}
-
 /// The rounding of the passes of one model.
 ///
 /// Kernels may add in another order for another batch size. By backward error analysis, a product
@@ -99,24 +91,26 @@ impl Rounding {
         })
     }
 
-    /// Returns how much each value of a batch may differ in another batch.
-    pub(super) fn tolerances(&self, batch: &Observed, perturbed: &Observed) -> Tolerances {
-        let mut of_two = Vec::with_capacity(batch.values.len());
-        for ((values, perturbed), scales) in
-            batch.values.iter().zip(&perturbed.values).zip(&batch.scales)
-        {
-            let moved = moved(values, perturbed);
-            let median = median(&moved);
-            let tolerance = |(moved, scale): (&f64, &f64)| {
-                let tolerance = MARGIN * (moved + median) + self.relative * scale;
-                // What cannot be judged is not judged.
-                if tolerance.is_nan() { f64::INFINITY } else { tolerance }
-            };
-            of_two.push(moved.iter().zip(scales).map(tolerance).collect::<Vec<f64>>());
-        }
-        let share = (ROUNDINGS * self.relative).min(1.0);
-        let part = |tolerances: &Vec<f64>| tolerances.iter().map(|t| share * t).collect();
-        Tolerances { of_half: of_two.iter().map(part).collect(), of_two }
+    /// Returns how much each value of a batch may differ in another batch: `[quantities][units]`.
+    pub(super) fn tolerances(&self, batch: &Observed, perturbed: &Observed) -> Vec<Vec<f64>> {
+        let quantities = batch.values.iter().zip(&perturbed.values).zip(&batch.scales);
+        quantities
+            .map(|((values, perturbed), scales)| {
+                let moved = moved(values, perturbed);
+                let median = median(&moved);
+                let tolerance = |(moved, scale): (&f64, &f64)| {
+                    let tolerance = MARGIN * (moved + median) + self.relative * scale;
+                    // What cannot be judged is not judged.
+                    if tolerance.is_nan() { f64::INFINITY } else { tolerance }
+                };
+                moved.iter().zip(scales).map(tolerance).collect()
+            })
+            .collect()
+    }
+
+    /// Returns the share of the tolerances by which half of the units may differ.
+    pub(super) fn share_of_half(&self) -> f64 {
+        (ROUNDINGS * self.relative).min(1.0)
     }
 }
 

@@ -63,9 +63,10 @@ pub(crate) async fn compare_values<M: Module>(
         return Err(random(&name(&groups, backward, quantity)));
     }
     let tolerances = rounding.tolerances(&batch, &perturbed);
+    let share_of_half = rounding.share_of_half();
 
     let comparable = |&unit: &usize| {
-        let mut quantities = batch.values.iter().zip(&tolerances.of_two);
+        let mut quantities = batch.values.iter().zip(&tolerances);
         quantities.all(|(values, tolerances)| (values[unit] + tolerances[unit]).is_finite())
     };
     if all.iter().filter(|unit| comparable(unit)).count() < 2 {
@@ -79,13 +80,14 @@ pub(crate) async fn compare_values<M: Module>(
             let found = observe(&model, &positions).await?;
             for (quantity, values) in found.values.iter().enumerate() {
                 for (value, &unit) in values.iter().zip(&positions) {
-                    let differs = |tolerances: &[Vec<f64>]| {
-                        differs(*value, batch.values[quantity][unit], tolerances[quantity][unit])
+                    let differs = |share: f64| {
+                        let tolerance = share * tolerances[quantity][unit];
+                        differs(*value, batch.values[quantity][unit], tolerance)
                     };
-                    if differs(&tolerances.of_two) {
+                    if differs(1.0) {
                         two.entry(unit).or_insert(quantity);
                     }
-                    half[quantity] += usize::from(differs(&tolerances.of_half));
+                    half[quantity] += usize::from(differs(share_of_half));
                 }
             }
         }
