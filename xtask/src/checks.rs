@@ -6,7 +6,7 @@ use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
 use crate::step::Step;
-use crate::workspace::{self, EXAMPLES, FULL, FULL_PARTS, PUBLISHED, TESTED};
+use crate::workspace::{self, EXAMPLES, FULL, FULL_PARTS, PUBLISHED, TESTED, TRAIN};
 
 /// The folder of the type check of the fuzz targets, in the target folder.
 const FUZZ: &str = "fuzz/debug";
@@ -17,6 +17,7 @@ pub(crate) fn lint(quick: bool) -> Vec<Step> {
         vec![Process::cargo().args(["fmt", "--all", "--check"]).into(), Step::Structure];
     if !quick {
         steps.push(clippy().into());
+        steps.push(clippy_of_training().into());
     }
     steps
 }
@@ -36,6 +37,14 @@ fn clippy() -> Process {
         ])
         .builds(Announcement::new("the workspace", &FULL_PARTS))
         .remedy("`rustup component add clippy` installs Clippy if it is missing")
+}
+
+/// Clippy over what the first command builds: code that only more features use is unused there, and
+/// the first thing that a new user would see is its warning.
+fn clippy_of_training() -> Process {
+    Process::cargo()
+        .args(["clippy", "-p", TRAIN.package, "--bin", TRAIN.binary, "--", "-D", "warnings"])
+        .builds(Announcement::new("the training program", &[]))
 }
 
 /// Returns the build of the documentation, with warnings as errors.
@@ -116,6 +125,7 @@ mod tests {
         assert_eq!(lint[1], Step::Structure.to_string());
         assert!(lint[2].starts_with("cargo clippy --workspace --all-targets --features "));
         assert!(lint[2].ends_with("/full -- -D warnings"), "{lint:?}");
+        assert_eq!(lint[3], "cargo clippy -p burn-dp-examples --bin train -- -D warnings");
         let doc = doc(false).to_string();
         assert!(doc.starts_with("RUSTDOCFLAGS='-D warnings' cargo doc --no-deps -p "), "{doc}");
         assert!(doc.ends_with(&format!(" --features {FULL}")), "{doc}");
@@ -133,6 +143,7 @@ mod tests {
             package(true),
             doc(false),
             clippy(),
+            clippy_of_training(),
             type_check(Backend::Wgpu),
             type_check(Backend::Cuda),
             fuzz(),

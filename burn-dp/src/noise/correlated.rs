@@ -72,6 +72,18 @@ impl CorrelatedNoise {
         }
     }
 
+    /// Returns the standard deviation of the next step's independent part, as a multiple of the
+    /// run's. The grid of the step is a multiple of it.
+    pub(crate) fn unit(&self) -> f64 {
+        self.recurrences.step(self.step).unit
+    }
+
+    /// Returns how much more than independent noise the run loses to rounding, for
+    /// [`GaussianMechanism::snapping_factor`](super::GaussianMechanism::snapping_factor).
+    pub(crate) fn rounding_gain(&self) -> f64 {
+        self.recurrences.rounding_gain()
+    }
+
     /// Returns whether the noise is combined on the host, wherever the sums are, because its values
     /// need more than the limit and cannot be drawn again.
     ///
@@ -325,10 +337,12 @@ pub(super) mod tests {
         correlated: &mut CorrelatedNoise,
     ) -> Result<(), DpError> {
         let lengths: Vec<usize> = parameters.iter().map(|(_, _, sums)| sums.len()).collect();
+        let unit = correlated.unit();
         let mut step = correlated.begin(parameters[0].1.identity().0, &lengths)?;
         let parameters = parameters.into_iter().zip(step.parameters());
-        let parameters =
-            parameters.map(|((mechanism, stream, sums), of)| (mechanism, stream, sums, Some(of)));
+        let parameters = parameters.map(|((mechanism, stream, sums), of)| {
+            (mechanism.with_unit(unit), stream, sums, Some(of))
+        });
         GaussianMechanism::release_parameters(parameters.collect(), ahead)
     }
 

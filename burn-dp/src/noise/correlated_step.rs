@@ -4,7 +4,7 @@ use burn::tensor::{DType, Tensor};
 use pulp::Simd;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::grid::to_double;
+use super::grid::{from_double, to_double};
 use super::kept_values::KeptValues;
 use super::recurrence::{Recurrence, Write};
 use super::standard_normal::NormalGroup;
@@ -104,8 +104,6 @@ impl CorrelatedParameter<'_> {
             noise: noise.clone(),
             first_block: 0,
             slots: self.slots as u32,
-            fresh: self.recurrence.fresh,
-            scale: self.recurrence.scale,
             earlier: self.earlier(),
         };
         // No tensor has 2^32 blocks.
@@ -166,58 +164,102 @@ pub(super) struct Correlation<'a> {
     first: u64,
 }
 
-/// The values of one group, erased on drop.
-pub(super) struct Values(pub(super) [f64; GROUP_WORDS]);
+/// Noise of one group, erased on drop.
+pub(super) struct Values<T: Zeroize>(pub(super) [T; GROUP_WORDS]);
 
-impl Drop for Values {
+impl<T: Zeroize> Drop for Values<T> {
     fn drop(&mut self) {
         self.0.zeroize();
     }
 }
 
 impl Correlation<'_> {
-    /// Replaces the independent values of group `index` of this part with correlated ones, and
-    /// keeps what later steps need.
+    /// Replaces the independent values of group `index` of this part, in units of 2^-40, with
+    /// correlated ones, and keeps what later steps need.
+    ///
+    /// # Privacy
+    ///
+    /// The part of earlier steps is rounded by itself: a function of earlier values alone, it moves
+    /// the distribution of the integer without changing its shape. Rounding the sum would not: if
+    /// that part is a half, all results are even.
     #[inline(always)]
-    pub(super) fn group<S: Simd>(&mut self, simd: S, index: usize, values: &mut Values) {
-        let fresh = Values(values.0);
-        for (value, z) in values.0.iter_mut().zip(&fresh.0) {
-            *value = self.recurrence.fresh * z;
-        }
+    pub(super) fn group<S: Simd>(&mut self, simd: S, index: usize, normal: &mut Values<i64>) {
+        let mut earlier = Values([0.0; GROUP_WORDS]);
         if self.memory.is_empty() {
             // Drawn again, in the order of the kept values.
             let mut group = NormalGroup::new();
             for (keystream, &(_, factor)) in self.earlier.iter().zip(&self.recurrence.read) {
                 let Some(keystream) = keystream else { continue };
-                let earlier = group.draw(simd, keystream, self.first + index as u64);
-                for (value, z) in values.0.iter_mut().zip(earlier) {
+                let drawn = group.draw(simd, keystream, self.first + index as u64);
+                for (value, z) in earlier.0.iter_mut().zip(drawn) {
                     *value += factor * to_double(*z);
                 }
             }
-            return self.scale(values);
-        }
-        let size = self.slots * GROUP_WORDS;
-        let memory = &mut self.memory[index * size..(index + 1) * size];
-        for &(slot, factor) in &self.recurrence.read {
-            let kept = &memory[slot * GROUP_WORDS..(slot + 1) * GROUP_WORDS];
-            for (value, kept) in values.0.iter_mut().zip(kept) {
-                *value += factor * kept;
+        } else {
+            let size = self.slots * GROUP_WORDS;
+            let memory = &mut self.memory[index * size..(index + 1) * size];
+            for &(slot, factor) in &self.recurrence.read {
+                let kept = &memory[slot * GROUP_WORDS..(slot + 1) * GROUP_WORDS];
+                for (value, kept) in earlier.0.iter_mut().zip(kept) {
+                    *value += factor * kept;
+                }
+            }
+            for write in &self.recurrence.write {
+                let kept = &mut memory[write.slot * GROUP_WORDS..(write.slot + 1) * GROUP_WORDS];
+                for ((kept, value), z) in kept.iter_mut().zip(&earlier.0).zip(&normal.0) {
+                    let z = to_double(*z);
+                    *kept = write.keep * *kept + write.correlated * (z + value) + write.fresh * z;
+                }
             }
         }
-        for write in &self.recurrence.write {
-            let kept = &mut memory[write.slot * GROUP_WORDS..(write.slot + 1) * GROUP_WORDS];
-            for ((kept, value), z) in kept.iter_mut().zip(&values.0).zip(&fresh.0) {
-                *kept = write.keep * *kept + write.correlated * value + write.fresh * z;
-            }
+        for (normal, value) in normal.0.iter_mut().zip(&earlier.0) {
+            *normal += from_double(*value);
         }
-        self.scale(values);
     }
+}
 
-    #[inline(always)]
-    fn scale(&self, values: &mut Values) {
-        let scale = self.recurrence.scale;
-        if scale != 1.0 {
-            values.0.iter_mut().for_each(|value| *value *= scale);
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::noise::correlated::tests::strategies;
+    use crate::noise::recurrence::Recurrences;
+    use crate::noise::standard_normal::standard_normal;
+    use crate::random::{InsecureSeed, NoiseSource, Purpose};
+
+    #[test]
+    fn the_part_of_earlier_steps_only_moves_the_distribution_of_the_integers() {
+        // Otherwise some integers, for example all odd ones, would be impossible for a data set.
+        const STEPS: u64 = 16;
+        let mut source = NoiseSource::insecure(InsecureSeed(12));
+        for strategy in strategies(STEPS) {
+            let recurrences = Recurrences::new(&strategy);
+            let slots = recurrences.slots();
+            let mut memory = vec![0.0; slots * GROUP_WORDS];
+            for step in 0..STEPS {
+                let recurrence = recurrences.step(step);
+                let group = |memory: &mut [f64], z: &[i64; GROUP_WORDS]| {
+                    let (recurrence, earlier) = (&recurrence, &[][..]);
+                    let mut values = Values(*z);
+                    Correlation { slots, recurrence, memory, earlier, first: 0 }.group(
+                        pulp::Scalar,
+                        0,
+                        &mut values,
+                    );
+                    std::array::from_fn::<_, GROUP_WORDS, _>(|i| values.0[i] - z[i])
+                };
+                let moved = group(&mut memory.clone(), &[0; GROUP_WORDS]);
+                for z in [[1; GROUP_WORDS], [-3 << 39; GROUP_WORDS], [(1 << 43) - 1; GROUP_WORDS]] {
+                    assert_eq!(group(&mut memory.clone(), &z), moved, "{strategy} {step}");
+                }
+                let mut z = [0; GROUP_WORDS];
+                let mut noise = source.begin_step(Purpose::Gradient, step).unwrap();
+                let stream = noise.stream(0).unwrap().into_keystream();
+                standard_normal(&stream, 0, &mut z);
+                group(&mut memory, &z);
+            }
+            source = NoiseSource::insecure(InsecureSeed(12));
         }
     }
 }

@@ -137,10 +137,12 @@ pub(super) fn to_double(normal: i64) -> f64 {
     normal as f64 * Grid::FINENESS
 }
 
-/// Returns noise in standard deviations as an integer, rounded to nearest.
+/// Returns noise in standard deviations as an integer, rounded to nearest. It saturates at 2^62, so
+/// that a normal integer can be added.
 #[inline(always)]
 pub(super) fn from_double(noise: f64) -> i64 {
-    (noise * ONE).round_ties_even() as i64
+    const LIMIT: f64 = (1u64 << 62) as f64;
+    (noise * ONE).round_ties_even().clamp(-LIMIT, LIMIT) as i64
 }
 
 #[cfg(test)]

@@ -50,6 +50,15 @@ pub(crate) type ParameterSums<'a> =
 ///   polynomial, and its rounding is part of it. Z is symmetric, so its mean is exactly zero. g is
 ///   rounded upwards, so the noise has at least the declared deviation, up to that error.
 ///
+/// Correlated noise is `round(h) + Z` in place of Z, where h follows from the Z of earlier steps,
+/// and g is 2^-40 times the standard deviation of this step's Z. A data set and the earlier results
+/// determine the earlier Z, and with them h, so a step is a Gaussian mechanism on the integer
+/// `round(sum/g) + round(h)`, chosen adaptively. Rounding moves these integers by at most
+/// `4 √(d T) ‖M‖` over a run of T steps, where M is the strategy with its diagonal divided out of
+/// its columns; the noise of a `DpOptimizer` grows by this factor too. Not proven: that the doubles
+/// which h is computed in add less than one unit to its error; for that, the factors and values of
+/// a step would have to add up to more than 2^12.
+///
 /// Not proven: that this distribution of integers, which differs from the rounded normal one, costs
 /// no privacy. 2^64 words cannot give every integer its exact probability. Near the center each
 /// integer has about 2^22 words, so its probability is off by a relative 2^-22. Beyond 5.6 standard
@@ -110,6 +119,13 @@ impl GaussianMechanism {
         Ok(Self { noise_std, scale, grid: Grid::new(noise_std, scale) })
     }
 
+    /// Returns the mechanism of a step whose independent part has `unit` times the deviation.
+    #[cfg(test)]
+    pub(super) fn with_unit(self, unit: f64) -> Self {
+        let std = unit * self.noise_std;
+        Self { noise_std: std, grid: Grid::new(std, self.scale), ..self }
+    }
+
     /// Returns the standard deviation of the noise on the sums, before scaling.
     pub fn noise_std(&self) -> f64 {
         self.noise_std
@@ -152,12 +168,23 @@ impl GaussianMechanism {
     /// Returns [`DpError::InvalidArgument`] if snapping needs more than half of the sensitivity:
     /// with a million values, if z is over 5·10^8.
     pub fn snapping_factor(noise_multiplier: f64, dimension: u64) -> Result<f64, DpError> {
+        Self::snapping_factor_with(1.0, noise_multiplier, dimension)
+    }
+
+    /// Returns [`snapping_factor`](Self::snapping_factor) for a run whose rounding costs `gain`
+    /// times as much: [`CorrelatedNoise::rounding_gain`](super::CorrelatedNoise::rounding_gain).
+    pub(crate) fn snapping_factor_with(
+        gain: f64,
+        noise_multiplier: f64,
+        dimension: u64,
+    ) -> Result<f64, DpError> {
         // The factor before the root covers the rounding of z and of all operations here.
-        let part = (1.0 + 1e-9) * noise_multiplier * (dimension as f64).sqrt() * Grid::FINENESS;
+        let overhead = (1.0 + 1e-9) * gain * (dimension as f64).sqrt() * Grid::FINENESS;
+        let part = overhead * noise_multiplier;
         if part <= 0.5 {
             return Ok((1.0 / (1.0 - part)).next_up());
         }
-        let largest = 0.5 / ((dimension as f64).sqrt() * Grid::FINENESS);
+        let largest = 0.5 / overhead;
         Err(DpError::invalid(
             "noise_multiplier",
             format!(

@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 
 use super::ahead::{NoiseAhead, PIECE_GROUPS, PIECE_VALUES, Piece};
 use super::correlated_step::{CorrelatedParameter, Correlation, Values};
-use super::grid::{Grid, from_double, to_double};
+use super::grid::Grid;
 use super::standard_normal::NormalGroup;
 use crate::random::{GROUP_WORDS, Keystream, Stream, share};
 
@@ -144,34 +144,19 @@ fn release_correlated<S: Simd>(
     mut correlation: Correlation<'_>,
     sums: &mut [f32],
 ) -> bool {
-    let (mut group, mut values) = (NormalGroup::new(), Values([0.0; GROUP_WORDS]));
-    let mut whole = Wholes([0; GROUP_WORDS]);
+    let (mut group, mut noises) = (NormalGroup::new(), Values([0; GROUP_WORDS]));
     let mut finite = true;
     for (index, sums) in sums.chunks_mut(GROUP_WORDS).enumerate() {
         let normal: &[i64] = match *noise {
             Noise::Ahead(piece) => &piece.normal()[index * GROUP_WORDS..][..sums.len()],
             Noise::Stream { keystream, first } => group.draw(simd, keystream, first + index as u64),
         };
-        for (value, normal) in values.0.iter_mut().zip(normal) {
-            *value = to_double(*normal);
-        }
+        noises.0[..normal.len()].copy_from_slice(normal);
         // Even if a sum is not finite: the noise of later steps contains the noise of this one.
-        correlation.group(simd, index, &mut values);
-        for (whole, value) in whole.0.iter_mut().zip(&values.0) {
-            *whole = from_double(*value);
-        }
-        finite &= grid.release(sums, &whole.0);
+        correlation.group(simd, index, &mut noises);
+        finite &= grid.release(sums, &noises.0);
     }
     finite
-}
-
-/// Noise of one group in units of the grid, erased on drop.
-struct Wholes([i64; GROUP_WORDS]);
-
-impl Drop for Wholes {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
 }
 
 #[cfg(test)]

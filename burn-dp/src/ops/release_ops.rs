@@ -52,9 +52,6 @@ pub struct CorrelatedKeyedNoise {
     pub(crate) first_block: u32,
     /// Number of slots that are kept for each value.
     pub(crate) slots: u32,
-    /// Factors of the independent value, and of the result.
-    pub(crate) fresh: f64,
-    pub(crate) scale: f64,
     pub(crate) earlier: Earlier,
 }
 
@@ -86,7 +83,7 @@ impl Drop for Earlier {
 
 impl CorrelatedKeyedNoise {
     /// Returns everything except the table, for a part of `blocks` blocks: the words of the
-    /// independent noise, five numbers, two factors, what is read, and what is written.
+    /// independent noise, five numbers, what is read, and what is written.
     #[cfg(feature = "cube")]
     pub(super) fn words(&self, blocks: u32) -> zeroize::Zeroizing<Vec<u32>> {
         let double = |value: f64| {
@@ -97,10 +94,9 @@ impl CorrelatedKeyedNoise {
             Earlier::Kept(read, write) => (read.len(), write.len()),
             Earlier::Drawn(read) => (read.len(), 0),
         };
-        let mut words = zeroize::Zeroizing::new(Vec::with_capacity(22 + 10 * (reads + writes)));
+        let mut words = zeroize::Zeroizing::new(Vec::with_capacity(18 + 10 * (reads + writes)));
         words.extend(self.noise.words());
         words.extend([blocks, self.first_block, self.slots, reads as u32, writes as u32]);
-        words.extend([double(self.fresh), double(self.scale)].as_flattened());
         match &self.earlier {
             Earlier::Kept(read, write) => {
                 for &(factor, slot) in read {

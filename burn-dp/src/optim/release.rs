@@ -30,14 +30,21 @@ pub(crate) struct Release {
 impl Release {
     /// Returns the mechanisms that the noise of a step needs.
     ///
+    /// # Arguments
+    ///
+    /// - `unit`: the standard deviation of the step's [independent part](CorrelatedNoise::unit), as
+    ///   a multiple of the run's
+    ///
     /// # Errors
     ///
-    /// Returns an error if a trained parameter of `model` belongs to no group.
+    /// Returns an error if a trained parameter of `model` belongs to no group, or if a deviation is
+    /// beyond what a mechanism supports.
     pub(crate) fn new<M: Module>(
         model: &M,
         thresholds: &Thresholds,
         noise: &StepNoise,
         expected_batch_size: f64,
+        unit: f64,
     ) -> Result<Self, DpError> {
         let mechanism = |std: f64| GaussianMechanism::new(std, 1.0 / expected_batch_size);
         Ok(Self {
@@ -45,7 +52,7 @@ impl Release {
             mechanisms: noise
                 .group_stds
                 .iter()
-                .map(|&std| mechanism(std))
+                .map(|&std| mechanism(unit * std))
                 .collect::<Result<_, _>>()?,
             counts: noise.count_std.map(mechanism).transpose()?,
             centers: thresholds.counts().iter().map(Count::center).collect(),
@@ -281,7 +288,7 @@ mod tests {
         let thresholds = Thresholds::whole(1.0).unwrap();
         let mark = |noise_multiplier| {
             let noise = thresholds.noise(noise_multiplier, 10.0).unwrap();
-            let release = Release::new(&model, &thresholds, &noise, 10.0).unwrap();
+            let release = Release::new(&model, &thresholds, &noise, 10.0, 1.0).unwrap();
             let mut source = NoiseSource::resume(key.clone(), 0);
             let step = source.begin_step(Purpose::Gradient, 0).unwrap();
             let sum = ClippedSum::empty(thresholds.clone());

@@ -71,6 +71,32 @@ fn a_run_adds_the_noise_of_its_strategy() {
     }
 }
 
+// Sharp edge: the rounding of correlated noise reveals a sum.
+#[test]
+fn the_noise_of_a_run_covers_the_rounding_in_all_of_its_steps() {
+    // The noise is so large that the grid is coarse.
+    let (multiplier, batch, threshold, values) = (1e6, 50.0, 1.0, 41.0f64);
+    for strategy in strategies() {
+        let Some(coefficients) = strategy.coefficients() else { continue };
+        let config = shuffled_plan()
+            .with_noise_multiplier(multiplier)
+            .with_insecure_seed(InsecureSeed(5))
+            .with_max_grad_norm(threshold)
+            .with_correlated_noise(strategy.clone());
+        let mut optim = config.init().unwrap().optimizer(SgdConfig::new().init());
+        train_on(&mut optim, Net::new(), 1, 1000);
+        let std = optim.gradient_noise_std("fc1.weight").unwrap() * batch;
+        // In standard deviations: four units of the grid for each value and step, as far as the
+        // strategy can spread them.
+        let spread = coefficients.iter().map(|c| c.abs()).sum::<f64>() / coefficients[0];
+        let rounding = 4.0 * (8.0 * values).sqrt() * spread * 2f64.powi(-40);
+        let sensitivity = strategy.smallest_diagonal();
+        let moved = sensitivity * threshold / std + rounding;
+        assert!(moved <= sensitivity / multiplier, "{strategy}: {moved:e}");
+        assert!(rounding > 1e-6 * sensitivity / multiplier, "{strategy}: a gap to close");
+    }
+}
+
 #[test]
 fn the_steps_of_a_run_are_one_entry_of_the_ledger() {
     let strategy = Strategy::banded_toeplitz(8, &[1.0, 0.5, 0.2]).unwrap();

@@ -9,7 +9,7 @@ use super::{LastStep, PrivacyEngine};
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
 use crate::model::{for_each_trained, tie};
-use crate::noise::{GaussianMechanism, NoiseAhead};
+use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead};
 use crate::optim::buffers::Extent;
 use crate::optim::release::{Release, signal_to_noise};
 use crate::optim::{Sparsifier, WeightAverage};
@@ -76,13 +76,16 @@ impl PrivacyEngine {
         let multiplier = self.plan.noise_multiplier_at(step);
         let noise = thresholds.noise(multiplier, batch)?;
         let dimension = released_values(model, &thresholds);
-        let noise = noise.enlarged(GaussianMechanism::snapping_factor(multiplier, dimension)?);
+        let gain = self.correlated.as_ref().map_or(1.0, CorrelatedNoise::rounding_gain);
+        let snapping = GaussianMechanism::snapping_factor_with(gain, multiplier, dimension)?;
+        let noise = noise.enlarged(snapping);
         let event = self.plan.event_of(step, &noise)?;
         self.check_budget(&event)?;
         if let Some(correlated) = &mut self.correlated {
             correlated.check_next(step, &trained_lengths(model))?;
         }
-        let prepared = Release::new(model, &thresholds, &noise, batch)?;
+        let unit = self.correlated.as_ref().map_or(1.0, CorrelatedNoise::unit);
+        let prepared = Release::new(model, &thresholds, &noise, batch, unit)?;
         let gradient_noise = self.plan.source.begin_step(Purpose::Gradient, step)?;
         let count_noise = match noise.count_std {
             Some(_) => Some(self.plan.source.begin_step(Purpose::Count, step)?),

@@ -64,7 +64,7 @@ fn release_step(
     let coefficients = thresholds.coefficients(&[], |_| true);
     let sum = ClippedSum::new(sums, thresholds.clone(), coefficients);
     let step = source.begin_step(Purpose::Gradient, step)?;
-    let prepared = Release::new(&net, &thresholds, &noise, 8.0)?;
+    let prepared = Release::new(&net, &thresholds, &noise, 8.0, 1.0)?;
     let bound = wait(prepared.bind(&net, sum, step, None, on_host))?;
     let (mark, on_host) = (bound.mark(), bound.lengths().into_iter().sum());
     let (grads, _) = wait(bound.release(&net, None, correlated))?;

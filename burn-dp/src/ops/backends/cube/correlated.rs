@@ -7,7 +7,7 @@ use super::double::{from_double, multiply, sum, to_double};
 use super::keystream::block;
 use super::normal::normal;
 use super::release::noisy;
-use super::wide::Wide;
+use super::wide::{Wide, add, copy};
 
 /// Places of words after the words of a mechanism.
 const BLOCKS: usize = 13;
@@ -15,9 +15,7 @@ const FIRST_BLOCK: usize = 14;
 const SLOTS: usize = 15;
 const READS: usize = 16;
 const WRITES: usize = 17;
-const FRESH: usize = 18;
-const SCALE: usize = 20;
-const FACTORS: usize = 22;
+const FACTORS: usize = 18;
 /// Words of a slot that is read: its factor and its number.
 const READ_WORDS: usize = 3;
 /// Words of a slot that is drawn again: its factor and the key.
@@ -42,10 +40,10 @@ fn put(values: &mut Array<u32>, index: usize, value: Wide) {
     values[2 * index + 1] = value.high;
 }
 
-/// Returns the independent value of 64-bit word `index` of a block, in standard deviations.
+/// Returns the independent value of 64-bit word `index` of a block, in units of 2^-40.
 #[cube]
 fn independent(block: &Array<u32>, index: usize, table: &[u32]) -> Wide {
-    to_double(normal(taken(block, index), taken(block, index ^ 1), table))
+    normal(taken(block, index), taken(block, index ^ 1), table)
 }
 
 /// Replaces sums, given as the bits of floats, with values with correlated noise, and the memory of
@@ -73,18 +71,19 @@ pub fn release_correlated(
         let group = (unit / 16) * slots * 256 + 2 * (unit % 16);
 
         let mut fresh = Array::<u32>::new(16usize);
+        // The part of earlier steps.
         let mut noise = Array::<u32>::new(16usize);
         let drawn = block(words, 0usize, index);
         for value in 0..8usize {
             put(&mut fresh, value, independent(&drawn, value, table));
-            put(&mut noise, value, multiply(wide(words, FRESH), taken(&fresh, value)));
+            put(&mut noise, value, Wide { low: 0u32.runtime(), high: 0u32.runtime() });
         }
         for read in 0..reads {
             if comptime![drawn_again] {
                 let place = FACTORS + KEY_WORDS * read;
                 let drawn = block(words, place + 2, index);
                 for value in 0..8usize {
-                    let earlier = independent(&drawn, value, table);
+                    let earlier = to_double(independent(&drawn, value, table));
                     let part = multiply(wide(words, place), earlier);
                     let total = sum(taken(&noise, value), part);
                     put(&mut noise, value, total);
@@ -111,8 +110,10 @@ pub fn release_correlated(
                     let at = slot + 32 * value;
                     let kept = Wide { low: memory[at], high: memory[at + 1] };
                     let kept = multiply(wide(words, place + 1), kept);
-                    let kept = sum(kept, multiply(wide(words, place + 3), taken(&noise, value)));
-                    let kept = sum(kept, multiply(wide(words, place + 5), taken(&fresh, value)));
+                    let z = to_double(taken(&fresh, value));
+                    let whole = sum(copy(&z), taken(&noise, value));
+                    let kept = sum(kept, multiply(wide(words, place + 3), whole));
+                    let kept = sum(kept, multiply(wide(words, place + 5), z));
                     memory[at] = kept.low;
                     memory[at + 1] = kept.high;
                 }
@@ -121,8 +122,9 @@ pub fn release_correlated(
         for value in 0..8usize {
             let position = (unit / 16) * 128 + unit % 16 + 16 * value;
             if position < sums.len() {
-                let scaled = multiply(wide(words, SCALE), taken(&noise, value));
-                released[position] = noisy(sums[position], from_double(scaled), words);
+                let earlier = from_double(taken(&noise, value));
+                let noise = add(taken(&fresh, value), earlier);
+                released[position] = noisy(sums[position], noise, words);
             }
         }
     }

@@ -118,7 +118,7 @@ pub(super) fn to_double(normal: Wide) -> Wide {
 }
 
 /// Returns noise in standard deviations as an integer in units of 2^-40, rounded to nearest, ties
-/// to even. It saturates.
+/// to even. It saturates at 2^62, so that a normal integer can be added.
 #[cube]
 pub(super) fn from_double(noise: Wide) -> Wide {
     let places = i32::cast_from(exponent_field(&noise)) - 1035;
@@ -129,13 +129,13 @@ pub(super) fn from_double(noise: Wide) -> Wide {
     let whole = shift_right(fine, 2, 0);
     let up = select(below == 3 || (below == 2 && whole.low & 1 == 1), 1u32, 0u32);
     let whole = add(whole, widened(up));
-    let whole = shift_left(whole, u32::cast_from(clamp(places, 0, 10)));
+    let whole = shift_left(whole, u32::cast_from(clamp(places, 0, 9)));
     let negative = 0u32 - (noise.high >> 31);
     let whole = negate_if(whole, negative);
-    let beyond = places > 10;
+    let beyond = places > 9;
     Wide {
-        low: select(beyond, negative ^ 0xffff_ffff, whole.low),
-        high: select(beyond, negative ^ 0x7fff_ffff, whole.high),
+        low: select(beyond, 0u32, whole.low),
+        high: select(beyond, (negative & SIGN) | 0x4000_0000, whole.high),
     }
 }
 
