@@ -1,5 +1,6 @@
 //! A public and a private half of a file, for experiments.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use burn_dp_examples::training::{TrainError, files};
@@ -32,7 +33,7 @@ pub struct HalvedColumns<'a> {
 /// # Errors
 ///
 /// Returns [`TrainError::Data`](TrainError) or [`TrainError::Record`] if the file cannot be read or
-/// a half is empty, and [`TrainError::Io`] if a half cannot be written.
+/// a half is empty or a user is in both, and [`TrainError::Io`] if a half cannot be written.
 pub fn write_halves(
     path: &Path,
     columns: HalvedColumns<'_>,
@@ -41,11 +42,17 @@ pub fn write_halves(
     let HalvedColumns { text, label, user, group } = columns;
     let (_, rows) = data::read(path, Columns { text, label, prompt: group, user })?;
     let mut texts = [String::new(), String::new()];
+    let mut halves_of_users = HashMap::new();
     for row in &rows {
         let key = if group.is_some() { row.prompt.split('/').next() } else { None };
         // All rows of a user are in one half: the public half would show what the other protects.
         let own = if user.is_some() { &row.user } else { &row.text };
         let half = crc32fast::hash(key.unwrap_or(own).as_bytes()) % 2;
+        if user.is_some() && *halves_of_users.entry(&row.user).or_insert(half) != half {
+            let reason = "has a user with rows in groups of both halves; give a group that holds \
+                          users as a whole, or none";
+            return Err(ModelError::new(path, reason).into());
+        }
         let Row { text, label, user, .. } = row;
         texts[half as usize] +=
             &format!("{}\n", json!({"text": text, "label": label, "user": user}));
@@ -91,5 +98,24 @@ mod tests {
         assert!(public.iter().any(|row| private.iter().any(|other| play(row) == play(other))));
         std::fs::write(at("all.jsonl"), row(0)).unwrap();
         assert!(halved(Some("who")).unwrap_err().to_string().contains("one group only"));
+    }
+
+    #[test]
+    fn a_user_in_groups_of_both_halves_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let row = |index: usize| {
+            let play = format!("play {index}/role");
+            format!("{}\n", json!({"words": format!("line {index}"), "who": "a", "play": play}))
+        };
+        std::fs::write(at("all.jsonl"), (0..200).map(row).collect::<String>()).unwrap();
+        let columns =
+            HalvedColumns { text: "words", label: None, user: Some("who"), group: Some("play") };
+        let error = write_halves(&at("all.jsonl"), columns, [&at("a.jsonl"), &at("b.jsonl")]);
+        assert!(error.unwrap_err().to_string().contains("groups of both halves"));
+        assert!(!at("a.jsonl").exists());
+        // Without users to protect, the rows may be in any half.
+        let columns = HalvedColumns { user: None, ..columns };
+        write_halves(&at("all.jsonl"), columns, [&at("a.jsonl"), &at("b.jsonl")]).unwrap();
     }
 }

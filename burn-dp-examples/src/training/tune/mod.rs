@@ -93,10 +93,12 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
     for name in [STATEMENT_JSON, STATEMENT_TEXT] {
         files::remove(&options.output.join(name))?;
     }
-    for name in [MODEL_FILE, AVERAGED_MODEL_FILE, TRAINING_PLOT] {
+    for name in [MODEL_FILE, AVERAGED_MODEL_FILE] {
         let from = released.as_ref().map(|folder| folder.join(name));
         publish(from.as_deref(), &options.output.join(name))?;
     }
+    // The plot of a run shows the ε of that run alone, which is smaller than the ε of the search.
+    files::remove(&options.output.join(TRAINING_PLOT))?;
     files::write_json(&options.output.join(STATEMENT_JSON), &statement)?;
     files::write_text(&options.output.join(STATEMENT_TEXT), &statement.to_string())?;
     files::write_json(&options.output.join(RESULT), &figures)?;
@@ -316,9 +318,8 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        // Nothing of the other runs remains.
-        let expected =
-            [LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, RESULT];
+        // Nothing of the other runs remains, and no ε of the released run alone.
+        let expected = [LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, RESULT];
         assert_eq!(names, expected);
         let ledger = PrivacyLedger::load(folder.path().join(LEDGER_FILE)).unwrap();
         assert_eq!(ledger.epsilon(1e-4).unwrap().upper, figures.epsilon);
