@@ -61,10 +61,17 @@ impl PrivacyPlan {
             _ => DpEvent::Composed { events },
         })
     }
+
     /// Returns the ledger of a search whose runs follow this plan: the releases
     /// [before](crate::optim::PrivacyPlanConfig::with_earlier_releases) it, once, and then the
     /// release of the whole search. [`PrivateSearch::calibrate_after`] finds the noise of a run for
     /// a budget of both.
+    ///
+    /// # Arguments
+    ///
+    /// - `search`: with [`event_of_run`](Self::event_of_run) of the plan that the runs follow
+    /// - `header`: of the ledger of a run, which says how its noise was made and what it does not
+    ///   cover; the plan does not know it, because each run has its own key
     ///
     /// # Errors
     ///

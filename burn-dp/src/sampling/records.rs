@@ -154,6 +154,8 @@ impl fmt::Display for RecordIdentity {
 
 impl<I: Clone + Send + Sync> DistinctRecords<I> for InMemDataset<I> {}
 
+/// A part of the records. A comparison that the whole data set made does not follow them: compare
+/// the records of the part with [`Distinct`](super::Distinct) instead.
 impl<D, I, E> DistinctRecords<I, E> for PartialDataset<D, I>
 where
     D: DistinctRecords<I, E>,
@@ -162,7 +164,8 @@ where
 {
 }
 
-/// A permutation of all records.
+/// A permutation of all records. A comparison that the data set made does not follow them: compare
+/// the permuted records with [`Distinct`](super::Distinct) instead.
 impl<D, I> DistinctRecords<I> for ShuffledDataset<D, I>
 where
     D: DistinctRecords<I>,

@@ -10,7 +10,7 @@ use super::figures::Outcome;
 use super::private::{PrivateRun, Step};
 use super::public_items::PublicInputs;
 use super::{IndividualOptions, RunFigures, Settings, ordinary};
-use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors};
+use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors, folder};
 use crate::models::{Augmented, Classifier, ImageNetwork, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::loading::Loaded;
@@ -244,7 +244,11 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
                 "stopped after {made} of {steps} steps: the next step would exceed the budget"
             );
         }
-        let not_covered = ["The images and labels of the test set, which is taken as public."];
+        let mut not_covered =
+            vec!["The images and labels of the test set, which is taken as public."];
+        if data.name == folder::NAME {
+            not_covered.push("The classes, which are the names of the folders of images.");
+        }
         let facts = [("dataset", data.name.clone())];
         let (deltas, group) = (deltas(delta, items[0]), privacy.and_then(|one| one.group));
         let statement = statement(optim, &deltas, group, facts, &not_covered)?;
