@@ -1,21 +1,13 @@
-//! Strategies with a small error, found by deterministic searches.
-
-mod buffered;
-mod dense;
-mod minimizer;
-mod objective;
-mod problem;
-mod symmetric_root;
-mod toeplitz;
+//! The searches of the families of strategies.
 
 use std::fmt;
 
-use super::series;
-use super::strategy::Strategy;
+use super::super::series;
+use super::super::strategy::Strategy;
+use super::toeplitz::{Participations, Side};
+use super::{StrategySearch, buffered, dense, toeplitz};
 use crate::domain::check_count;
 use crate::error::AccountantError;
-pub use problem::{Objective, StrategySearch};
-use toeplitz::{Participations, Side};
 
 /// Maximum number of bands in a search; the time grows with its square.
 const MAX_BANDS: u64 = 1_024;

@@ -1,9 +1,9 @@
 //! The search for the coefficients of a banded Toeplitz strategy, or of its inverse.
 
 use super::super::series;
+use super::StrategySearch;
 use super::minimizer::minimize;
-use super::objective::through_inverse;
-use super::problem::StrategySearch;
+use super::slopes::{error_slope, majorant_slope, sensitivity_slope, through_inverse};
 
 /// The matrix that has the bands.
 #[derive(Clone, Copy, PartialEq)]
@@ -62,10 +62,10 @@ pub(super) fn value_and_gradient(
         Side::Strategy => (&own, &inverse),
         Side::Inverse => (&inverse, &own),
     };
-    let error = search.error_slope(noise);
+    let error = error_slope(search, noise);
     let sensitivity = match participations {
-        Participations::Regular => search.sensitivity_slope(strategy),
-        Participations::Majorant => search.majorant_slope(strategy),
+        Participations::Regular => sensitivity_slope(search, strategy),
+        Participations::Majorant => majorant_slope(search, strategy),
     };
     let (direct, indirect) = match side {
         Side::Strategy => (&sensitivity, &error),
@@ -81,7 +81,7 @@ pub(super) fn value_and_gradient(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::super::workload::Workload;
-    use super::super::problem::Objective;
+    use super::super::Objective;
     use super::*;
 
     #[test]
