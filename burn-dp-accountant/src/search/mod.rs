@@ -36,8 +36,6 @@
 //!
 //! "Hyperparameter Tuning with Rényi Differential Privacy", Papernot and Steinke 2022.
 
-mod run_count;
-
 use crate::accountant::Accountant;
 use crate::budget::Budget;
 use crate::calibration::Calibration;

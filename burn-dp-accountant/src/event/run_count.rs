@@ -1,11 +1,33 @@
-//! The distributions of the number of runs, and draws from them.
+//! Distributions of the number of runs of a search, and draws from them.
 
+use serde::{Deserialize, Serialize};
+
+use crate::domain::check_positive;
 use crate::error::AccountantError;
-use crate::event::RunCount;
-use crate::math::selection::negative_binomial_gamma;
+use crate::math::selection::{has_mean, negative_binomial_gamma};
 
 /// Maximum number of runs in a draw: the probability beyond it is far below rounding.
 const MOST_RUNS: u64 = 1 << 40;
+
+/// Distribution of the number of runs of [`DpEvent::RepeatAndSelect`](crate::DpEvent::RepeatAndSelect).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "distribution", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum RunCount {
+    /// Poisson distribution.
+    Poisson {
+        /// Expected number of runs.
+        mean: f64,
+    },
+    /// Truncated negative binomial distribution; `shape` 1 is the geometric distribution, `shape` 0
+    /// the logarithmic distribution.
+    TruncatedNegativeBinomial {
+        /// Expected number of runs.
+        mean: f64,
+        /// The shape η, larger than -1.
+        shape: f64,
+    },
+}
 
 impl RunCount {
     /// Returns the geometric distribution: truncated negative binomial of shape 1.
@@ -34,9 +56,41 @@ impl RunCount {
         if masses.runs == runs { masses.mass } else { 0.0 }
     }
 
+    /// Checks the parameters.
+    pub(super) fn validate(&self) -> Result<(), AccountantError> {
+        let (mean, shape) = match *self {
+            Self::Poisson { mean } => return check_positive("mean", mean),
+            Self::TruncatedNegativeBinomial { mean, shape } => (mean, shape),
+        };
+        if !(mean >= 1.0 && mean.is_finite()) {
+            return Err(AccountantError::invalid(
+                "mean",
+                format!(
+                    "must be at least 1 (a truncated distribution runs at least once), got {mean}"
+                ),
+            ));
+        }
+        if !(shape > -1.0 && shape.is_finite()) {
+            return Err(AccountantError::invalid(
+                "shape",
+                format!("must be larger than -1, got {shape}"),
+            ));
+        }
+        if !has_mean(mean, shape) {
+            return Err(AccountantError::invalid(
+                "mean",
+                format!(
+                    "must be smaller for a shape of {shape}, whose largest mean that can be \
+                     computed with is exceeded by {mean}; use a shape that is further from -1"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
     /// Returns an error if the distribution function cannot be inverted: its first mass underflows,
     /// or its tail is too long.
-    pub(super) fn check_draws(&self) -> Result<(), AccountantError> {
+    pub(crate) fn check_draws(&self) -> Result<(), AccountantError> {
         let mean = self.mean();
         if mean > 1e6 || Masses::new(*self).mass < 1e-290 {
             let reason = format!(
@@ -51,7 +105,7 @@ impl RunCount {
     /// Returns the number of runs at a uniformly random word, by inversion of the distribution
     /// function. The distribution of the result differs from the exact one by less than 1e-12 in
     /// total variation.
-    pub(super) fn quantile(&self, word: u64) -> u64 {
+    pub(crate) fn quantile(&self, word: u64) -> u64 {
         // The middle of the cell, in 53 bits near 1 and below 1.
         let middle = (word as f64 + 0.5) / (u64::MAX as f64 + 1.0);
         let mut left = middle.min(1.0 - f64::EPSILON / 2.0);
