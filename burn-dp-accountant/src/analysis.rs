@@ -2,7 +2,7 @@
 
 use crate::accountant::Accountant;
 use crate::domain::check_delta;
-use crate::dominating_pairs::{DominatingPairs, Pair, gaussian_shift};
+use crate::dominating_pairs::{DominatingPairs, Pair, dominating_pairs_of, gaussian_shift};
 use crate::epsilon::{Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
@@ -38,7 +38,7 @@ pub(crate) fn epsilon_of_events<'a>(
     if events.is_empty() {
         return Ok(Epsilon::zero(delta));
     }
-    let pairs = match DominatingPairs::of_events(events.iter().copied(), relation) {
+    let pairs = match dominating_pairs_of(events.iter().copied(), relation) {
         Ok(pairs) => pairs,
         Err(AccountantError::Unsupported { .. }) => {
             return RdpAccountant::new(events, relation)?.epsilon(delta);
@@ -158,7 +158,7 @@ pub(crate) fn quick_epsilon(
         return None;
     }
     let released = events.iter().copied().filter(|(_, n)| *n > 0);
-    let pairs = DominatingPairs::of_events(released, relation).ok()?;
+    let pairs = dominating_pairs_of(released, relation).ok()?;
     match closed_form(&pairs, delta) {
         Some(epsilon) => Some(epsilon.estimate),
         None => exact_epsilon(&pairs, delta, Effort::Quick),

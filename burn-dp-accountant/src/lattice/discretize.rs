@@ -297,13 +297,13 @@ mod tests {
 
     #[test]
     fn lattices_enclose_the_tables_of_random_allocation() {
-        use crate::dominating_pairs::DominatingPairs;
+        use crate::dominating_pairs::dominating_pairs_of;
         use crate::event::DpEvent;
         use crate::relation::NeighboringRelation;
         let event = Box::new(DpEvent::gaussian(1.0));
         let event = DpEvent::RandomAllocation { steps: 10, participations: 1, epochs: 1, event };
         let relation = NeighboringRelation::AddOrRemoveOne;
-        let pairs = DominatingPairs::of_events([(&event, 1)], relation).unwrap_or_default();
+        let pairs = dominating_pairs_of([(&event, 1)], relation).unwrap_or_default();
         let (width, tail) = (1e-3, 1e-15);
         // `balls_in_bins_exact` of golden/sampler_accounting.json.
         for (direction, epsilon, truth) in [

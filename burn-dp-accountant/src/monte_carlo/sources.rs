@@ -4,7 +4,7 @@ use super::bins::Bins;
 use super::correlated;
 use super::pairs::{has_losses, loss_of_pair, sampled_powers};
 use super::source::Source;
-use crate::dominating_pairs::{Direction, DominatingPairs, Pair, ln_mixture};
+use crate::dominating_pairs::{Direction, Pair, dominating_pairs_of, ln_mixture};
 use crate::error::AccountantError;
 use crate::event::{DpEvent, PatternedGaussian, RandomParticipation};
 use crate::gdp::GaussianDp;
@@ -113,7 +113,7 @@ impl Sources {
             }
             _ => {}
         }
-        let pairs = DominatingPairs::of_events([(event, count)], relation)?;
+        let pairs = dominating_pairs_of([(event, count)], relation)?;
         let known = pairs.parts.iter().all(|(pair, _)| has_losses(pair));
         if !known || pairs.total_variation > 0.0 {
             return Err(AccountantError::unsupported(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::accountant::Accountant;
-use crate::dominating_pairs::{DominatingPairs, gaussian_shift};
+use crate::dominating_pairs::{dominating_pairs_of, gaussian_shift};
 use crate::event::DpEvent;
 use crate::gdp::GaussianDp;
 use crate::pld::PldAccountant;
@@ -34,7 +34,7 @@ enum Method {
 impl BaseDelta {
     /// Creates the δ of one `event`.
     pub(super) fn new(event: &DpEvent, relation: NeighboringRelation) -> Self {
-        let method = match DominatingPairs::of_events([(event, 1)], relation) {
+        let method = match dominating_pairs_of([(event, 1)], relation) {
             Ok(pairs) if pairs.infinite.is_none() && pairs.total_variation == 0.0 => {
                 let gaussian =
                     gaussian_shift(&pairs.parts).filter(|_| pairs.mass_at_infinity == 0.0);
