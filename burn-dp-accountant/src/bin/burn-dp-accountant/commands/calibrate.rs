@@ -5,8 +5,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::output::{Output, invalid, json_text};
-use crate::sampler::{Sampler, SamplerOptions};
-use crate::training::Relation;
+use crate::sampler::SamplerOptions;
+use crate::samplers::{Relation, Sampler};
 
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments) -> Output {
 
 fn search(arguments: &Arguments, budget: Budget) -> Result<Found, AccountantError> {
     let sampler = &arguments.sampler;
-    let relation = sampler.relation(arguments.relation)?;
+    let relation = sampler.sampler.relation(arguments.relation)?;
     let calibration = Calibration::new(budget).with_relation(relation.into());
     if sampler.sampler != Sampler::Poisson || sampler.has_batch_size() {
         if arguments.noise_multiplier.is_some() {
