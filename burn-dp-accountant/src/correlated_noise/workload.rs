@@ -3,7 +3,7 @@
 use super::series;
 use crate::domain::check_positive;
 use crate::error::AccountantError;
-use crate::math::sum::Sum;
+use crate::math::sum::CompensatedSum;
 
 /// The linear queries that are answered from the noisy sums of the steps, one query for each step.
 ///
@@ -109,7 +109,7 @@ impl Workload {
             values.copy_from_slice(&product);
         }
         let mut moment = 0.0;
-        let mut sum = Sum::default();
+        let mut sum = CompensatedSum::default();
         let mut decayed = 0.0;
         for (step, value) in values.iter_mut().enumerate() {
             moment = self.momentum * moment + *value;

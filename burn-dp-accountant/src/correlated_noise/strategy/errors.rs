@@ -4,7 +4,7 @@ use super::super::series;
 use super::super::workload::Workload;
 use super::Strategy;
 use crate::error::AccountantError;
-use crate::math::sum::Sum;
+use crate::math::sum::CompensatedSum;
 
 /// The squared error of the answer of each step, for noise of standard deviation 1 and sensitivity
 /// 1. The loss of a strategy is the error times its squared sensitivity.
@@ -26,7 +26,7 @@ impl SquaredErrors {
 
     /// Returns the mean squared error of the steps.
     pub fn mean(&self) -> f64 {
-        let mut sum = Sum::default();
+        let mut sum = CompensatedSum::default();
         self.of_steps.iter().for_each(|&error| sum.add(error));
         sum.value() / self.of_steps.len() as f64
     }

@@ -4,7 +4,7 @@ use super::super::patterns::Patterns;
 use super::{Strategy, StrategyMatrix};
 use crate::domain::check_count;
 use crate::error::AccountantError;
-use crate::math::sum::Sum;
+use crate::math::sum::CompensatedSum;
 
 /// Maximum number of steps for which `C^T C` is formed.
 const GRAM_STEPS: usize = 2_048;
@@ -225,7 +225,7 @@ impl Strategy {
 }
 
 fn sum(terms: impl Iterator<Item = f64>) -> f64 {
-    let mut sum = Sum::default();
+    let mut sum = CompensatedSum::default();
     terms.for_each(|term| sum.add(term));
     sum.value()
 }
