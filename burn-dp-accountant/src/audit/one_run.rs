@@ -150,9 +150,9 @@ impl OneRunGuesses {
         mu_lower(self.canaries, self.guesses, self.correct, significance)
     }
 
-    /// Returns the lower bound on μ from the best of several numbers of guesses: all canaries, half of
-    /// them, a quarter, and so on. The numbers depend only on the number of canaries; each is tested at
-    /// its share of the significance. Also returns the guesses.
+    /// Returns the lower bound on μ from the best of several numbers of guesses: all canaries, half
+    /// of them, a quarter, and so on. The numbers depend only on the number of canaries; each is
+    /// tested at its share of the significance. Also returns the guesses.
     pub(super) fn best_of_halves(wrong: &[u64], significance: f64) -> (Self, f64) {
         let numbers: Vec<usize> =
             std::iter::successors(Some(wrong.len()), |&r| (r / 2 >= FEWEST).then_some(r / 2))

@@ -2,8 +2,8 @@
 
 use crate::math::normal;
 
-/// Returns the largest μ that `correct` correct guesses contradict, rounded down. The rejections end
-/// at one μ: a larger μ makes every step of the recursion smaller.
+/// Returns the largest μ that `correct` correct guesses contradict, rounded down. The rejections
+/// end at one μ: a larger μ makes every step of the recursion smaller.
 pub(super) fn mu_lower(canaries: u64, guesses: u64, correct: u64, significance: f64) -> f64 {
     let contradicts = |mu| is_contradicted(mu, canaries, guesses, correct, significance);
     let (mut low, mut high) = (0.0, 64.0);

@@ -39,7 +39,7 @@ impl CorrelationOptions {
         }
     }
 
-    /// Returns whether the noise is that of a strategy in a file.
+    /// Returns whether a strategy in a file is given.
     pub(crate) fn has_file(&self) -> bool {
         self.strategy.is_some()
     }
