@@ -2,7 +2,7 @@
 
 use crate::accountant::Accountant;
 use crate::domain::check_delta;
-use crate::dominating_pairs::{DominatingPairs, Pair, gaussian_shift};
+use crate::dominating_pairs::{DominatingPairs, Pair, dominating_pairs_of, gaussian_shift};
 use crate::epsilon::{Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
@@ -38,7 +38,7 @@ pub(crate) fn epsilon_of_events<'a>(
     if events.is_empty() {
         return Ok(Epsilon::zero(delta));
     }
-    let pairs = match DominatingPairs::of_events(events.iter().copied(), relation) {
+    let pairs = match dominating_pairs_of(events.iter().copied(), relation) {
         Ok(pairs) => pairs,
         Err(AccountantError::Unsupported { .. }) => {
             return RdpAccountant::new(events, relation)?.epsilon(delta);
@@ -158,7 +158,7 @@ pub(crate) fn quick_epsilon(
         return None;
     }
     let released = events.iter().copied().filter(|(_, n)| *n > 0);
-    let pairs = DominatingPairs::of_events(released, relation).ok()?;
+    let pairs = dominating_pairs_of(released, relation).ok()?;
     match closed_form(&pairs, delta) {
         Some(epsilon) => Some(epsilon.estimate),
         None => exact_epsilon(&pairs, delta, Effort::Quick),
@@ -198,5 +198,87 @@ fn sampled(q: f64, epsilon: f64) -> f64 {
         ln_add_exp((-q).ln_1p(), q.ln() + epsilon)
     } else {
         (q * epsilon.exp_m1()).ln_1p()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const RELATION: NeighboringRelation = NeighboringRelation::AddOrRemoveOne;
+
+    fn epsilon(event: &DpEvent, relation: NeighboringRelation, delta: f64) -> Epsilon {
+        epsilon_of_events([(event, 1)], relation, delta).unwrap()
+    }
+
+    #[test]
+    fn one_sampled_release_has_its_closed_form() {
+        // ln(1 + q (e^ε - 1)) with the ε of the unsampled release at δ/q, by mpmath in 40 digits.
+        for (q, sigma, delta, truth) in [
+            (0.01, 1.0, 1e-5, 0.199_450_447_795_914_72),
+            (0.01, 0.1, 1e-5, 75.427_355_908_162_4),
+            (0.5, 2.0, 1e-8, 2.019_464_409_289_979_2),
+            (1e-4, 1.0, 1e-5, 0.000_219_075_843_338_542_72),
+        ] {
+            let step = DpEvent::dp_sgd_step(q, sigma);
+            let found = epsilon(&step, RELATION, delta);
+            assert_eq!(found.method, Method::ClosedForm);
+            assert!(found.lower <= truth && truth <= found.upper, "{q} {sigma}: {found:?}");
+            assert!(found.upper - found.lower < 1e-8 * truth, "{q} {sigma}: {found:?}");
+            let quick = quick_epsilon(&[(&step, 1)], RELATION, delta, None).unwrap();
+            assert!((quick / truth - 1.0).abs() < 1e-8, "{q} {sigma}: {quick}");
+        }
+        let never = DpEvent::dp_sgd_step(1e-6, 0.01);
+        let found = epsilon(&never, RELATION, 1e-6);
+        assert_eq!((found.lower, found.estimate, found.upper), (0.0, 0.0, 0.0));
+        assert!(epsilon(&never, RELATION, 0.99e-6).upper > 0.0);
+    }
+
+    #[test]
+    fn a_bound_that_no_data_set_attains_has_no_lower_end() {
+        let whole = DpEvent::SampledWithoutReplacement {
+            dataset_size: 10,
+            sample_size: 10,
+            event: Box::new(DpEvent::gaussian(2.0)),
+        };
+        let found = epsilon(&whole, NeighboringRelation::ReplaceOne, 1e-5);
+        // A shift of 1, by mpmath in 40 digits.
+        let truth = 4.377_178_095_681_224_6;
+        assert!((found.upper / truth - 1.0).abs() < 1e-8 && found.upper >= truth, "{found:?}");
+        assert_eq!((found.lower, found.method), (0.0, Method::ClosedForm));
+        let gaussian = DpEvent::gaussian(2.0);
+        let found = epsilon(&gaussian, NeighboringRelation::ReplaceOne, 1e-5);
+        assert!(found.lower > truth * (1.0 - 1e-8), "{found:?}");
+    }
+
+    #[test]
+    fn nothing_released_costs_nothing_and_leaks_add_up() {
+        let none = epsilon_of_events([(&DpEvent::NonPrivate, 0)], RELATION, 1e-5).unwrap();
+        assert_eq!(none.upper, 0.0);
+        assert!(epsilon(&DpEvent::NonPrivate, RELATION, 1e-5).upper.is_infinite());
+        assert!(epsilon_of_events([], RELATION, 0.0).is_err());
+        // An outcome that reveals everything has no closed form: its probability is taken from δ.
+        let leak = DpEvent::EpsilonDelta { epsilon: 0.0, delta: 4e-6 };
+        let gaussian = DpEvent::gaussian(1.0);
+        let both = epsilon_of_events([(&leak, 2), (&gaussian, 1)], RELATION, 1e-5).unwrap();
+        let rest = epsilon(&gaussian, RELATION, 2e-6).estimate;
+        assert!(both.upper >= rest && both.upper < rest * (1.0 + 1e-3), "{both:?} {rest}");
+    }
+
+    #[test]
+    fn releases_with_hardly_any_noise_have_the_renyi_bound() {
+        let laplace = |scale| DpEvent::Laplace { noise_multiplier: scale };
+        for (event, count, is_quick) in [
+            (DpEvent::dp_sgd_step(0.1, 0.01), 10, true),
+            (laplace(5e-4), 2, true),
+            (laplace(2e-3), 2, false),
+            // A shift of 100 and an ε of at most 1,000.
+            (DpEvent::dp_sgd_step(1e-12, 0.01), 2, false),
+        ] {
+            let found = epsilon_of_events([(&event, count)], RELATION, 1e-5).unwrap();
+            let said = found.notes.iter().any(|note| note.contains("only the Rényi bound"));
+            assert_eq!((said, found.method == Method::Rdp), (is_quick, is_quick), "{found:?}");
+        }
     }
 }

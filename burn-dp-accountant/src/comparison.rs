@@ -1,11 +1,10 @@
-//! The comparison of two privacy statements.
+//! The comparison of two guarantees.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::AccountantError;
-use crate::statement::PrivacyStatement;
+use crate::epsilon::Epsilon;
 
 /// Which of two guarantees is stronger at one δ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,57 +48,21 @@ pub struct Comparison {
     pub stronger: Stronger,
 }
 
-impl PrivacyStatement {
-    /// Compares the guarantees with another statement at every δ that both have. A comparison at
-    /// one δ does not determine the result at another one, because the curves of two mechanisms can
-    /// cross.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`AccountantError::Mismatch`] if the units of privacy or the neighboring relations
-    /// differ, or no δ is in both, because the numbers are then not comparable.
-    pub fn compare(&self, other: &Self) -> Result<Vec<Comparison>, AccountantError> {
-        let mismatch = |what: &str, one: &dyn fmt::Display, two: &dyn fmt::Display| {
-            let reason = format!(
-                "the statements cannot be compared: {what} is {one} in one and {two} in the other"
-            );
-            Err(AccountantError::Mismatch { reason })
+impl Comparison {
+    /// Compares two answers at one δ.
+    pub(crate) fn of(first: &Epsilon, second: &Epsilon) -> Self {
+        let stronger = if first.upper < second.lower {
+            Stronger::First
+        } else if second.upper < first.lower {
+            Stronger::Second
+        } else if first.upper < second.upper {
+            Stronger::FirstByBound
+        } else if second.upper < first.upper {
+            Stronger::SecondByBound
+        } else {
+            Stronger::Neither
         };
-        if self.unit != other.unit {
-            return mismatch("the unit of privacy", &self.unit, &other.unit);
-        }
-        if self.relation != other.relation {
-            return mismatch("the neighboring relation", &self.relation, &other.relation);
-        }
-        let mut found = Vec::new();
-        for first in &self.epsilons {
-            let second = other.epsilons.iter().find(|second| second.delta == first.delta);
-            let Some(second) = second else { continue };
-            let stronger = if first.upper < second.lower {
-                Stronger::First
-            } else if second.upper < first.lower {
-                Stronger::Second
-            } else if first.upper < second.upper {
-                Stronger::FirstByBound
-            } else if second.upper < first.upper {
-                Stronger::SecondByBound
-            } else {
-                Stronger::Neither
-            };
-            found.push(Comparison {
-                delta: first.delta,
-                first: first.upper,
-                second: second.upper,
-                stronger,
-            });
-        }
-        if found.is_empty() {
-            let reason = "the statements cannot be compared: no δ is in both; state both at \
-                          one δ"
-                .to_string();
-            return Err(AccountantError::Mismatch { reason });
-        }
-        Ok(found)
+        Self { delta: first.delta, first: first.upper, second: second.upper, stronger }
     }
 }
 
@@ -110,6 +73,7 @@ mod tests {
     use crate::event::DpEvent;
     use crate::ledger::{LedgerHeader, PrivacyLedger, UnitOfPrivacy};
     use crate::relation::NeighboringRelation;
+    use crate::statement::PrivacyStatement;
 
     fn statement(sigma: f64, relation: NeighboringRelation, deltas: &[f64]) -> PrivacyStatement {
         let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::epsilon_with_simulation;
 use crate::domain::{check_count, check_delta};
-use crate::dominating_pairs::{DominatingPairs, gaussian_shift};
+use crate::dominating_pairs::{dominating_pairs_of, gaussian_shift};
 use crate::epsilon::{Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
@@ -57,7 +57,7 @@ pub(crate) fn group_epsilon<'a>(
         ));
     }
     let k = units as f64;
-    if let Ok(pairs) = DominatingPairs::of_events(events.iter().copied(), relation)
+    if let Ok(pairs) = dominating_pairs_of(events.iter().copied(), relation)
         && let Some(mu) = gaussian_shift(&pairs.parts)
         && pairs.infinite.is_none()
         && pairs.mass_at_infinity == 0.0

@@ -64,7 +64,6 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `comparison` | the stronger of two statements |
 //! | `statement`, `tan` | the privacy statement, plans based on the total amount of noise |
 //! | `audit` | lower bounds on ε from measured scores |
 //! | `search` | a random number of runs |
@@ -77,6 +76,7 @@
 //! | `saddle` | cumulants, saddle points, contours |
 //! | `lattice` | privacy losses on a grid |
 //! | `dominating_pairs` | the translation of events into pairs of distributions |
+//! | `comparison` | the stronger of two guarantees |
 //! | `split`, `budget`, `event`, `epsilon` | data: splits of noise, budgets, events, answers |
 //! | `correlated_noise` | strategies of correlated noise, their errors and sensitivities |
 //! | `math`, `domain`, `relation`, `rounded`, `atomic_file`, `threads`, `error` | numerics, checks, texts, files, threads, errors |

@@ -20,12 +20,12 @@ use std::fmt;
 pub struct Rounded {
     value: f64,
     digits: usize,
-    side: Side,
+    side: RoundingMode,
     shortest: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Side {
+enum RoundingMode {
     Up,
     Down,
     Nearest,
@@ -37,17 +37,17 @@ const DIGITS: usize = 6;
 impl Rounded {
     /// Formats `value` with six significant digits; the printed number is not below `value`.
     pub fn up(value: f64) -> Self {
-        Self { value, digits: DIGITS, side: Side::Up, shortest: false }
+        Self { value, digits: DIGITS, side: RoundingMode::Up, shortest: false }
     }
 
     /// Formats `value` with six significant digits; the printed number is not above `value`.
     pub fn down(value: f64) -> Self {
-        Self { value, digits: DIGITS, side: Side::Down, shortest: false }
+        Self { value, digits: DIGITS, side: RoundingMode::Down, shortest: false }
     }
 
     /// Formats `value` with six significant digits, rounded to nearest, without trailing zeros.
     pub fn nearest(value: f64) -> Self {
-        Self { value, digits: DIGITS, side: Side::Nearest, shortest: false }
+        Self { value, digits: DIGITS, side: RoundingMode::Nearest, shortest: false }
     }
 
     /// Sets the number of significant digits, at least 1 and at most 15.
@@ -96,13 +96,13 @@ impl fmt::Display for Rounded {
         let printed: f64 = text.parse().unwrap_or(value);
         let text = match self.side {
             // Below the smallest unit nothing can be added: all digits are exact.
-            Side::Up | Side::Down if unit == 0.0 => format!("{value:e}"),
-            Side::Up if printed < value => self.text(printed + unit, exponent),
-            Side::Down if printed > value => self.text(printed - unit, exponent),
+            RoundingMode::Up | RoundingMode::Down if unit == 0.0 => format!("{value:e}"),
+            RoundingMode::Up if printed < value => self.text(printed + unit, exponent),
+            RoundingMode::Down if printed > value => self.text(printed - unit, exponent),
             _ => text,
         };
         match self.side {
-            Side::Nearest => f.write_str(&without_trailing_zeros(&text)),
+            RoundingMode::Nearest => f.write_str(&without_trailing_zeros(&text)),
             _ if self.shortest => f.write_str(&without_trailing_zeros(&text)),
             _ => f.write_str(&text),
         }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::comparison::Comparison;
 use crate::epsilon::Epsilon;
 use crate::error::AccountantError;
 use crate::group::GroupEpsilon;
@@ -105,6 +106,39 @@ impl PrivacyStatement {
             self.groups.push(ledger.group_epsilon_of(units, epsilon.delta)?);
         }
         Ok(self)
+    }
+
+    /// Compares the guarantees with another statement at every δ that both have. A comparison at
+    /// one δ does not determine the result at another one, because the curves of two mechanisms can
+    /// cross.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Mismatch`] if the units of privacy or the neighboring relations
+    /// differ, or no δ is in both, because the numbers are then not comparable.
+    pub fn compare(&self, other: &Self) -> Result<Vec<Comparison>, AccountantError> {
+        let mismatch = |what: &str, one: &dyn fmt::Display, two: &dyn fmt::Display| {
+            let reason = format!(
+                "the statements cannot be compared: {what} is {one} in one and {two} in the other"
+            );
+            Err(AccountantError::Mismatch { reason })
+        };
+        if self.unit != other.unit {
+            return mismatch("the unit of privacy", &self.unit, &other.unit);
+        }
+        if self.relation != other.relation {
+            return mismatch("the neighboring relation", &self.relation, &other.relation);
+        }
+        let at = |delta| other.epsilons.iter().find(|second| second.delta == delta);
+        let pairs = self.epsilons.iter().filter_map(|first| Some((first, at(first.delta)?)));
+        let found: Vec<_> = pairs.map(|(first, second)| Comparison::of(first, second)).collect();
+        if found.is_empty() {
+            let reason = "the statements cannot be compared: no δ is in both; state both at \
+                          one δ"
+                .to_string();
+            return Err(AccountantError::Mismatch { reason });
+        }
+        Ok(found)
     }
 
     /// Reads the JSON text of [`to_json`](Self::to_json).

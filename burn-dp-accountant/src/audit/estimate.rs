@@ -13,7 +13,7 @@ use super::clopper_pearson::{
 use super::gaussian_bound::{GaussianLowerBound, mu_of_all_thresholds};
 use super::guesses::wrong_guesses;
 use super::one_run::{OneRunGuesses, epsilon_of_all_numbers};
-use super::one_run_fdp::best_of_halves;
+
 use super::roc::{area, area_lower, epsilon_of_area, rate_at};
 use super::scores::{AuditScores, Errors};
 use crate::AccountantError;
@@ -262,7 +262,7 @@ impl<'a> Audit<'a> {
     ///
     /// S. Mahloujifar, L. Melis, K. Chaudhuri, "Auditing f-Differential Privacy in One Run", 2024.
     pub fn one_run_fdp(&self) -> AuditEstimate {
-        let (guesses, mu) = best_of_halves(&self.wrong, self.significance);
+        let (guesses, mu) = OneRunGuesses::best_of_halves(&self.wrong, self.significance);
         let fit = GaussianLowerBound::new(mu, self.delta);
         let rule = "the best of m, m/2, m/4, ... guesses, each at its share of the significance";
         self.estimate(Estimator::OneRunFdp, fit.epsilon_lower, rule.into(), GAUSSIAN_COINS).with([

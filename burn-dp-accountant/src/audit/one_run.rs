@@ -2,6 +2,8 @@
 
 use super::binomial::{ln_cdf_upper, ln_mass};
 use super::checks::{check_delta, check_significance};
+use super::gaussian_bound::GaussianLowerBound;
+use super::one_run_fdp::mu_lower;
 use crate::AccountantError;
 use crate::math::logarithms::ln_add_exp;
 
@@ -19,6 +21,9 @@ pub struct OneRunGuesses {
 
 /// Resolution of ε; every bound is rounded down by at most twice this.
 pub(super) const RESOLUTION: f64 = 1e-6;
+
+/// Minimum number of guesses that can be chosen.
+const FEWEST: usize = 8;
 
 /// Limit of the search for ε: no number of canaries can prove a larger one.
 const LARGEST: f64 = 64.0;
@@ -112,6 +117,56 @@ impl OneRunGuesses {
         check_significance(significance)?;
         let target = significance.ln();
         Ok(largest_rejected(|epsilon| self.ln_p_value(epsilon, delta) <= target))
+    }
+
+    /// Returns the lower bound on μ, and its ε at `delta`, if the training is μ-Gaussian
+    /// differentially private: the largest μ that the result contradicts at `significance`.
+    ///
+    /// It is much higher than [`epsilon_lower`](Self::epsilon_lower), because (ε, δ) allows a worse
+    /// mechanism than the Gaussian one, and it is a bound only for training whose trade-off
+    /// function is at least approximately Gaussian.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] if `delta` is not in `[0, 1)`, or
+    /// `significance` not in (0, 1/2).
+    ///
+    /// # References
+    ///
+    /// S. Mahloujifar, L. Melis, K. Chaudhuri, "Auditing f-Differential Privacy in One Run", 2024,
+    /// the recursion over the number of correct guesses.
+    pub fn gaussian_bound(
+        &self,
+        delta: f64,
+        significance: f64,
+    ) -> Result<GaussianLowerBound, AccountantError> {
+        check_delta(delta)?;
+        check_significance(significance)?;
+        Ok(GaussianLowerBound::new(self.mu_lower(significance), delta))
+    }
+
+    /// Returns the largest μ that the result contradicts at `significance`, rounded down.
+    fn mu_lower(&self, significance: f64) -> f64 {
+        mu_lower(self.canaries, self.guesses, self.correct, significance)
+    }
+
+    /// Returns the lower bound on μ from the best of several numbers of guesses: all canaries, half
+    /// of them, a quarter, and so on. The numbers depend only on the number of canaries; each is
+    /// tested at its share of the significance. Also returns the guesses.
+    pub(super) fn best_of_halves(wrong: &[u64], significance: f64) -> (Self, f64) {
+        let numbers: Vec<usize> =
+            std::iter::successors(Some(wrong.len()), |&r| (r / 2 >= FEWEST).then_some(r / 2))
+                .collect();
+        let share = significance / numbers.len() as f64;
+        let fit = |&r: &usize| {
+            let guesses = Self::of_most_confident(wrong, r);
+            (guesses, guesses.mu_lower(share))
+        };
+        let first = fit(&wrong.len());
+        numbers[1..]
+            .iter()
+            .map(fit)
+            .fold(first, |best, next| if next.1 > best.1 { next } else { best })
     }
 }
 
@@ -314,5 +369,15 @@ mod tests {
         let found = crossing_probability(&observed, epsilon, epsilon);
         assert!((found / exact - 1.0).abs() < 1e-7, "{found} {exact}");
         assert!(exact < 0.9 && exact > 1e-3, "{exact}");
+    }
+
+    #[test]
+    fn the_numbers_of_guesses_share_the_significance() {
+        let wrong = vec![0; 100];
+        // 100, 50, 25 and 12.
+        let (guesses, mu) = OneRunGuesses::best_of_halves(&wrong, 0.05);
+        let all = OneRunGuesses::new(100, 100, 100).unwrap();
+        assert_eq!(guesses, all);
+        assert_eq!(mu, all.mu_lower(0.05 / 4.0));
     }
 }

@@ -407,4 +407,43 @@ mod tests {
         let calibration = Calibration::new(Budget::new(1.0, 1e-6).unwrap());
         assert_eq!(calibration.steps(&DpEvent::dp_sgd_step(0.0, 1.0)).unwrap(), u64::MAX);
     }
+
+    #[test]
+    fn calibrated_noise_of_one_release_is_its_closed_form() {
+        let budget = Budget::new(1.0, 1e-5).unwrap();
+        let of =
+            |calibration: Calibration| calibration.noise_multiplier(1, DpEvent::gaussian).unwrap();
+        // The root of the closed form of δ, by mpmath in 40 digits; twice the sensitivity needs
+        // twice the noise.
+        let truth = 3.730_631_634_815_942;
+        let replaced = Calibration::new(budget).with_relation(NeighboringRelation::ReplaceOne);
+        for (calibration, truth) in [(Calibration::new(budget), truth), (replaced, 2.0 * truth)] {
+            let found = of(calibration);
+            assert!(found >= truth && found <= truth * (1.0 + 2e-6), "{found}");
+            for tolerance in [0.0, f64::NAN] {
+                let found = of(calibration.with_tolerance(tolerance));
+                assert!(found >= truth && found <= truth * (1.0 + 1e-9), "{found}");
+            }
+            let found = of(calibration.with_tolerance(0.1));
+            assert!(found >= truth && found <= truth * 1.1, "{found}");
+        }
+    }
+
+    #[test]
+    fn searches_end_at_the_whole_data_set_and_below_one_unit() {
+        let calibration = Calibration::new(Budget::new(1.0, 1e-5).unwrap());
+        let strong = |q| DpEvent::dp_sgd_step(q, 100.0);
+        assert_eq!(calibration.sampling_probability(10, strong).unwrap(), 1.0);
+        assert_eq!(calibration.expected_batch_size(50, 10, strong).unwrap(), 50);
+        let weak = |q| DpEvent::dp_sgd_step(q, 0.1);
+        let error = calibration.expected_batch_size(50, 10, weak).unwrap_err().to_string();
+        assert!(error.contains("not even an expected batch of 1 out of 50 units"), "{error}");
+        assert!(calibration.expected_batch_size(0, 10, strong).is_err());
+        let leaky = |_| DpEvent::EpsilonDelta { epsilon: 0.1, delta: 1e-3 };
+        let error = calibration.sampling_probability(10, leaky).unwrap_err();
+        assert!(matches!(error, AccountantError::Infeasible { .. }), "{error}");
+        assert_eq!(calibration.steps(&DpEvent::gaussian(1.0)).unwrap(), 0);
+        // 13 releases have the shift √13/σ: 3.7306² / 1.0² = 13.9.
+        assert_eq!(calibration.steps(&DpEvent::gaussian(13.5)).unwrap(), 13);
+    }
 }

@@ -161,3 +161,86 @@ fn last_that_fits(
     }
     Ok((low, high))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::cell::RefCell;
+
+    use super::*;
+
+    const RANGE: (f64, f64) = (1e-3, 1e7);
+
+    #[test]
+    fn smallest_value_is_evaluated_and_within_the_tolerance() {
+        let quick: [fn(f64) -> Option<f64>; 4] =
+            [|_| None, |v| Some(v), |v| Some(0.9 * v), |v| Some(1.1 * v)];
+        for power in [0.5f64, 1.0, 2.0, 7.0] {
+            // upper(x) = x^-power is at the target at this x.
+            for root in [0.00123, 0.3, 1.0, 1.7, 4e4, 9e6] {
+                let target = f64::powf(root, -power);
+                for (tolerance, quick) in [1e-3, 1e-6, 1e-9].into_iter().zip(quick.iter().cycle()) {
+                    let evaluated = RefCell::new(Vec::new());
+                    let upper = |x: f64| {
+                        evaluated.borrow_mut().push(x);
+                        Ok(x.powf(-power))
+                    };
+                    let x = smallest(target, tolerance, RANGE, upper, |x| quick(x.powf(-power)))
+                        .unwrap();
+                    let name = format!("{power} {root} {tolerance}: {x}");
+                    assert!(x.powf(-power) <= target && evaluated.borrow().contains(&x), "{name}");
+                    let loss = x.powf(-power) / target;
+                    assert!(
+                        x / root - 1.0 <= tolerance * 1.01 || loss >= 1.0 - tolerance,
+                        "{name}"
+                    );
+                    assert!(evaluated.borrow().len() < 100, "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ends_of_the_range_are_an_answer_or_an_error() {
+        let found = |target, quick: fn(f64) -> Option<f64>| {
+            smallest(target, 1e-6, RANGE, |x| Ok(1.0 / x), quick)
+        };
+        for quick in [|_| None, |x: f64| Some(1.0 / x)] as [fn(f64) -> Option<f64>; 2] {
+            assert_eq!(found(1e4, quick).unwrap(), 1e-3);
+            let error = found(1e-8, quick).unwrap_err().to_string();
+            assert!(error.contains("at 10000000 epsilon is still 0.0000001"), "{error}");
+            assert!(found(1e-7, quick).unwrap() <= 1e7);
+        }
+        // Steps of infinite and of no cost, as releases with almost no or infinite noise have.
+        let step = |x: f64| Ok(if x < 2.5 { f64::INFINITY } else { 0.0 });
+        let x = smallest(1.0, 1e-6, RANGE, step, |_| None).unwrap();
+        assert!((2.5..2.5 * (1.0 + 1e-6)).contains(&x), "{x}");
+        let failing = |_| Err(AccountantError::numerical("planted"));
+        let error = smallest(1.0, 1e-6, RANGE, failing, |_| Some(0.5)).unwrap_err();
+        assert!(error.to_string().contains("planted"), "{error}");
+    }
+
+    #[test]
+    fn largest_count_fits_and_one_more_does_not() {
+        // A quick value that is missing, equal, close and far below.
+        let shares = [None, Some(1.0), Some(1.0 - 1e-5), Some(0.5)];
+        for expected in [1u64, 2, 3, 999, 1_000, 123_456, (1 << 33) + 1] {
+            let cost = 1.0 / (expected as f64 + 0.5);
+            for share in shares {
+                let found = |limit| {
+                    let upper = |n: u64| Ok(n as f64 * cost);
+                    let quick = |n: u64| share.map(|share| share * n as f64 * cost);
+                    largest_count(1.0, limit, upper, quick).unwrap()
+                };
+                assert_eq!(found(u64::MAX), expected, "{share:?}");
+                assert_eq!(found(expected), expected, "{share:?}");
+                assert_eq!(found(expected + 1), expected, "{share:?}");
+                assert_eq!(found(expected - 1), expected - 1, "{share:?}");
+            }
+        }
+        assert_eq!(largest_count(1.0, 9, |_| Ok(1.1), |_| None).unwrap(), 0);
+        assert_eq!(largest_count(1.0, u64::MAX, |_| Ok(0.0), |_| None).unwrap(), u64::MAX);
+        assert_eq!(largest_count(1.0, u64::MAX, |_| Ok(0.0), |_| Some(0.0)).unwrap(), u64::MAX);
+        assert_eq!(largest_count(1.0, 9, |_| Ok(0.0), |_| Some(0.0)).unwrap(), 9);
+    }
+}

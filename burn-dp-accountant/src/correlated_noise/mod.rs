@@ -105,26 +105,18 @@
 //! - "Constant Matters: Fine-grained Error Bound on Differentially Private Continual Observation",
 //!   Fichtenberger, Henzinger, Upadhyay 2023 (optimal Toeplitz).
 
-mod bin_products;
-mod file;
-mod loss;
-mod matrix;
-mod noising;
-mod optimize;
 mod participation;
 mod patterns;
-mod sensitivity;
 mod series;
 mod strategy;
-mod strategy_matrix;
+mod strategy_search;
 mod triangle;
 mod workload;
 
-pub use loss::StrategyLoss;
-pub use noising::{NoiseRecipe, NoiseStream, Noising};
-pub use optimize::{Objective, StrategyFamily, StrategySearch};
 pub use participation::Participation;
-pub(crate) use sensitivity::Sensitivity;
-pub use strategy::Strategy;
-pub use strategy_matrix::StrategyMatrix;
-pub use workload::{SquaredErrors, Workload};
+pub(crate) use strategy::Sensitivity;
+pub use strategy::{
+    NoiseRecipe, NoiseStream, Noising, SquaredErrors, Strategy, StrategyLoss, StrategyMatrix,
+};
+pub use strategy_search::{Objective, StrategyFamily, StrategySearch};
+pub use workload::Workload;

@@ -89,7 +89,7 @@ pub(super) fn buffered_inverse(theta: &[f64], omega: &[f64], n: usize) -> Vec<f6
 
 /// Returns the running sums of the squares.
 pub(super) fn sums_of_squares(values: &[f64]) -> Vec<f64> {
-    let mut sum = crate::math::sum::Sum::default();
+    let mut sum = crate::math::sum::CompensatedSum::default();
     let mut next = |&value: &f64| {
         sum.add(value * value);
         sum.value()

@@ -1,10 +1,9 @@
-//! The computation of a run from its noisy sums, and its error.
+//! The computation of a run from its noisy sums.
 
 use super::series;
-use super::strategy::Strategy;
 use crate::domain::check_positive;
 use crate::error::AccountantError;
-use crate::math::sum::Sum;
+use crate::math::sum::CompensatedSum;
 
 /// The linear queries that are answered from the noisy sums of the steps, one query for each step.
 ///
@@ -110,7 +109,7 @@ impl Workload {
             values.copy_from_slice(&product);
         }
         let mut moment = 0.0;
-        let mut sum = Sum::default();
+        let mut sum = CompensatedSum::default();
         let mut decayed = 0.0;
         for (step, value) in values.iter_mut().enumerate() {
             moment = self.momentum * moment + *value;
@@ -126,9 +125,7 @@ impl Workload {
             }
         }
     }
-}
 
-impl Workload {
     /// Replaces values of the answers from step `first` on with their product with the transposed
     /// matrix of [`apply`](Self::apply).
     pub(super) fn apply_transposed(&self, first: usize, values: &mut [f64]) {
@@ -150,105 +147,11 @@ impl Workload {
     }
 }
 
-/// The squared error of the answer of each step, for noise of standard deviation 1 and sensitivity
-/// 1. The loss of a strategy is the error times its squared sensitivity.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SquaredErrors {
-    of_steps: Vec<f64>,
-}
-
-impl SquaredErrors {
-    /// Returns the squared error of each step.
-    pub fn of_steps(&self) -> &[f64] {
-        &self.of_steps
-    }
-
-    /// Returns the largest squared error of a step.
-    pub fn max(&self) -> f64 {
-        self.of_steps.iter().copied().fold(0.0, f64::max)
-    }
-
-    /// Returns the mean squared error of the steps.
-    pub fn mean(&self) -> f64 {
-        let mut sum = Sum::default();
-        self.of_steps.iter().for_each(|&error| sum.add(error));
-        sum.value() / self.of_steps.len() as f64
-    }
-}
-
-impl Strategy {
-    /// Returns the squared errors of `workload` for each step: the squared norms of the rows of
-    /// `A C^-1`.
-    ///
-    /// The time is proportional to the number of steps for a Toeplitz strategy with the default
-    /// workload, momentum or decay, and to its square with learning rates, with normalized columns,
-    /// for a tree and for a dense strategy.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`AccountantError::InvalidArgument`] if the workload has fewer learning rates than
-    /// the strategy has steps, and [`AccountantError::Numerical`] if an error overflows.
-    pub fn squared_errors(&self, workload: &Workload) -> Result<SquaredErrors, AccountantError> {
-        let n = self.len();
-        if let Some(rates) = &workload.rates
-            && rates.len() < n
-        {
-            return Err(AccountantError::invalid(
-                "rates",
-                format!("must be one for each of the {n} steps, got {}", rates.len()),
-            ));
-        }
-        let toeplitz = if self.has_normalized_columns() || workload.rates.is_some() {
-            None
-        } else {
-            self.toeplitz_inverse(n)
-        };
-        let of_steps = if let Some(mut noise) = toeplitz {
-            workload.apply(0, &mut noise);
-            series::sums_of_squares(&noise)
-        } else {
-            let parts = self.inverse_parts();
-            let mut sums = vec![0.0; n];
-            for j in 0..n {
-                let mut column = self.inverse_column(j, &parts);
-                workload.apply(j, &mut column);
-                sums[j..].iter_mut().zip(&column).for_each(|(sum, value)| *sum += value * value);
-            }
-            sums
-        };
-        if of_steps.iter().all(|error| error.is_finite()) {
-            Ok(SquaredErrors { of_steps })
-        } else {
-            Err(AccountantError::numerical("an error of the strategy overflows"))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::strategy::Strategy;
     use super::*;
-
-    #[test]
-    fn errors_of_independent_noise_and_of_a_tree_are_known() {
-        let sums = Workload::prefix_sums();
-        let identity = Strategy::identity(5).unwrap().squared_errors(&sums).unwrap();
-        assert_eq!(identity.of_steps(), [1.0, 2.0, 3.0, 4.0, 5.0]);
-        assert_eq!((identity.max(), identity.mean()), (5.0, 3.0));
-        let tree = Strategy::tree(9).unwrap().squared_errors(&sums).unwrap();
-        assert_eq!(tree.of_steps(), [1.0, 1.0, 2.0, 1.0, 2.0, 2.0, 3.0, 1.0, 2.0]);
-    }
-
-    #[test]
-    fn optimal_toeplitz_has_equal_error_and_sensitivity() {
-        for (n, loss) in [(8, 1.7183792591), (1_000, 3.2650030807), (100_000, 4.7309530518)] {
-            let strategy = Strategy::optimal_toeplitz(n).unwrap();
-            let error = strategy.squared_errors(&Workload::prefix_sums()).unwrap().max();
-            let sensitivity = strategy.sensitivity(1, 1).unwrap();
-            assert!((error / sensitivity.powi(2) - 1.0).abs() < 1e-10, "{error} {sensitivity}");
-            assert!(((error * sensitivity.powi(2)).sqrt() / loss - 1.0).abs() < 1e-10, "{n}");
-        }
-    }
 
     #[test]
     fn workloads_follow_their_recursion() {

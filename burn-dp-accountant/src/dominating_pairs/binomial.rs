@@ -37,24 +37,24 @@ pub(super) fn multiplicities(
 
 /// A lower and an upper bound of a probability.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Tail {
+pub(super) struct ProbabilityBounds {
     pub(super) lower: f64,
     pub(super) upper: f64,
 }
 
-impl Tail {
+impl ProbabilityBounds {
     pub(super) const ZERO: Self = Self { lower: 0.0, upper: 0.0 };
     const ONE: Self = Self { lower: 1.0, upper: 1.0 };
 }
 
 /// Returns bounds of `P[Binomial(n, q) > limit]`: a sum of masses away from the mean, then a
 /// geometric series.
-pub(super) fn binomial_tail(n: u64, q: f64, limit: u64) -> Tail {
+pub(super) fn binomial_tail(n: u64, q: f64, limit: u64) -> ProbabilityBounds {
     if limit >= n || q == 0.0 {
-        return Tail::ZERO;
+        return ProbabilityBounds::ZERO;
     }
     if q == 1.0 {
-        return Tail::ONE;
+        return ProbabilityBounds::ONE;
     }
     let (size, odds) = (n as f64, q / (1.0 - q));
     let above = limit as f64 >= size * q;
@@ -64,8 +64,8 @@ pub(super) fn binomial_tail(n: u64, q: f64, limit: u64) -> Tail {
     if mass == 0.0 {
         // The masses away from the mean are even smaller, so the tail is below every number.
         return match above {
-            true => Tail { lower: 0.0, upper: f64::MIN_POSITIVE },
-            false => Tail { lower: 1.0 - f64::EPSILON, upper: 1.0 },
+            true => ProbabilityBounds { lower: 0.0, upper: f64::MIN_POSITIVE },
+            false => ProbabilityBounds { lower: 1.0 - f64::EPSILON, upper: 1.0 },
         };
     }
     let mut sum = 0.0;
@@ -81,7 +81,11 @@ pub(super) fn binomial_tail(n: u64, q: f64, limit: u64) -> Tail {
     // The omitted series, the sum, and the rounding of the logarithm of the first mass.
     let error = 1e-11 + 1e-14 * ln_mass.abs();
     let (lower, upper) = (sum * (1.0 - error).max(0.0), (sum * (1.0 + error)).min(1.0));
-    if above { Tail { lower, upper } } else { Tail { lower: 1.0 - upper, upper: 1.0 - lower } }
+    if above {
+        ProbabilityBounds { lower, upper }
+    } else {
+        ProbabilityBounds { lower: 1.0 - upper, upper: 1.0 - lower }
+    }
 }
 
 /// Returns `ln P[Binomial(n, q) = k]` without the cancellation of large factorials.

@@ -11,28 +11,26 @@ use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::relation::NeighboringRelation;
 
-impl DominatingPairs {
-    /// Returns the dominating pairs of `events` under `relation`.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`AccountantError::Unsupported`] if an event has no dominating pair, and
-    /// [`AccountantError::InvalidArgument`] if a parameter is outside its domain.
-    pub(crate) fn of_events<'a>(
-        events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
-        relation: NeighboringRelation,
-    ) -> Result<Self, AccountantError> {
-        let mut pairs = Self::default();
-        for (event, count) in events {
-            event.validate()?;
-            add(&mut pairs, event, count, relation)?;
-        }
-        Ok(pairs)
-    }
-}
-
 /// Maximum σ and shift of a discrete Gaussian with a privacy loss distribution.
 const LARGEST_DISCRETE: f64 = 1e5;
+
+/// Returns the dominating pairs of `events` under `relation`.
+///
+/// # Errors
+///
+/// Returns [`AccountantError::Unsupported`] if an event has no dominating pair, and
+/// [`AccountantError::InvalidArgument`] if a parameter is outside its domain.
+pub(crate) fn dominating_pairs_of<'a>(
+    events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
+    relation: NeighboringRelation,
+) -> Result<DominatingPairs, AccountantError> {
+    let mut pairs = DominatingPairs::default();
+    for (event, count) in events {
+        event.validate()?;
+        add(&mut pairs, event, count, relation)?;
+    }
+    Ok(pairs)
+}
 
 fn add(
     out: &mut DominatingPairs,
@@ -121,7 +119,7 @@ fn add_part(
             let q = *sampling_probability;
             let drawn = |sigma: f64| -> Result<DominatingPairs, AccountantError> {
                 let event = DpEvent::poisson_sampled_examples(q, sigma, *examples)?;
-                DominatingPairs::of_events([(&event, 1)], relation)
+                dominating_pairs_of([(&event, 1)], relation)
             };
             let cut = examples_are_cut(*dataset_size, q, *max_batch_size, *examples);
             let (whole, cut_release) = (drawn(*noise_multiplier)?, drawn(noise_multiplier / 2.0)?);

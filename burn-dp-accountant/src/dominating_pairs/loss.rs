@@ -7,7 +7,7 @@ use crate::math::normal::LN_DENSITY_AT_ZERO;
 
 /// Logarithm of the density of `Q` and the privacy loss `ln dP/dQ` at a point.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Point {
+pub(crate) struct DensityAndLoss {
     pub(crate) ln_q: f64,
     pub(crate) loss: f64,
 }
@@ -36,19 +36,19 @@ pub(crate) fn ln_line(components: &[(f64, f64)], x: f64) -> f64 {
 
 /// Returns density and loss at outcome `x` of a sampled pair with Gaussian noise. `None` for pairs
 /// whose moments have closed forms or whose loss is not analytic.
-pub(crate) fn point(pair: &Pair, direction: Direction, x: f64) -> Option<Point> {
+pub(crate) fn point(pair: &Pair, direction: Direction, x: f64) -> Option<DensityAndLoss> {
     let ln_phi = LN_DENSITY_AT_ZERO - 0.5 * x * x;
     match *pair {
         Pair::Sampled { q, mu } => {
             let mixture = ln_mixture(q, mu, x);
             Some(match direction {
-                Direction::Remove => Point { ln_q: ln_phi, loss: mixture },
-                Direction::Add => Point { ln_q: ln_phi + mixture, loss: -mixture },
+                Direction::Remove => DensityAndLoss { ln_q: ln_phi, loss: mixture },
+                Direction::Add => DensityAndLoss { ln_q: ln_phi + mixture, loss: -mixture },
             })
         }
         Pair::Substituted { q, mu } => {
             let below = ln_mixture(q, mu, -x);
-            Some(Point { ln_q: ln_phi + below, loss: ln_mixture(q, mu, x) - below })
+            Some(DensityAndLoss { ln_q: ln_phi + below, loss: ln_mixture(q, mu, x) - below })
         }
         _ => None,
     }

@@ -25,6 +25,7 @@ mod truncation;
 pub(crate) use composition::{DominatingPairs, directions, gaussian_shift, largest_loss};
 pub(crate) use contour_moments::{BLOCK, ContourMoments};
 pub(crate) use direction::Direction;
+pub(crate) use from_events::dominating_pairs_of;
 pub(crate) use loss::{ln_line, ln_mixture};
 pub(crate) use nodes::Nodes;
 pub(crate) use pair::Pair;

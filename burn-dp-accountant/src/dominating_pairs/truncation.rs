@@ -17,7 +17,7 @@
 //!   `x - y` and `Q` a shift `x' - y`, both of norm at most `2C`. That is Poisson sampling under
 //!   replace-one with twice the threshold. The size `n` is public.
 
-use super::binomial::{Tail, binomial_tail};
+use super::binomial::{ProbabilityBounds, binomial_tail};
 use super::composition::DominatingPairs;
 use super::pair::Pair;
 use crate::relation::NeighboringRelation;
@@ -139,9 +139,9 @@ pub(super) fn add_cut(
 }
 
 /// Returns `P[Binomial(size-1, q) >= limit]`: the probability that a cut changes something.
-fn cut_probability(size: u64, q: f64, limit: u64) -> Tail {
+fn cut_probability(size: u64, q: f64, limit: u64) -> ProbabilityBounds {
     if limit >= size {
-        return Tail::ZERO;
+        return ProbabilityBounds::ZERO;
     }
     binomial_tail(size - 1, q, limit - 1)
 }

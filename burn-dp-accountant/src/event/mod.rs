@@ -12,9 +12,15 @@
 mod correlated;
 mod display;
 mod mixture;
+mod participation;
+mod patterned;
+mod run_count;
 mod validate;
 
-pub use mixture::{GaussianMixture, PatternedGaussian, RandomParticipation};
+pub use mixture::GaussianMixture;
+pub use participation::RandomParticipation;
+pub use patterned::PatternedGaussian;
+pub use run_count::RunCount;
 use serde::{Deserialize, Serialize};
 
 use crate::correlated_noise::{Participation, Strategy};
@@ -198,26 +204,6 @@ pub enum DpEvent {
     Unsupported {
         /// What was released.
         reason: String,
-    },
-}
-
-/// Distribution of the number of runs of [`DpEvent::RepeatAndSelect`].
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "distribution", rename_all = "snake_case", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum RunCount {
-    /// Poisson distribution.
-    Poisson {
-        /// Expected number of runs.
-        mean: f64,
-    },
-    /// Truncated negative binomial distribution; `shape` 1 is the geometric distribution, `shape` 0
-    /// the logarithmic distribution.
-    TruncatedNegativeBinomial {
-        /// Expected number of runs.
-        mean: f64,
-        /// The shape η, larger than -1.
-        shape: f64,
     },
 }
 

@@ -1,9 +1,8 @@
 //! The domains of the parameters of events.
 
-use super::{DpEvent, RunCount};
+use super::DpEvent;
 use crate::domain::{check_count, check_epsilon, check_positive, check_probability};
 use crate::error::AccountantError;
-use crate::math::selection::has_mean;
 
 impl DpEvent {
     /// Checks every parameter, at every depth.
@@ -113,36 +112,7 @@ impl DpEvent {
                 check_probability("delta", *delta)
             }
             Self::RepeatAndSelect { event, runs } => {
-                match *runs {
-                    RunCount::Poisson { mean } => check_positive("mean", mean)?,
-                    RunCount::TruncatedNegativeBinomial { mean, shape } => {
-                        if !(mean >= 1.0 && mean.is_finite()) {
-                            return Err(AccountantError::invalid(
-                                "mean",
-                                format!(
-                                    "must be at least 1 (a truncated distribution runs at least \
-                                     once), got {mean}"
-                                ),
-                            ));
-                        }
-                        if !(shape > -1.0 && shape.is_finite()) {
-                            return Err(AccountantError::invalid(
-                                "shape",
-                                format!("must be larger than -1, got {shape}"),
-                            ));
-                        }
-                        if !has_mean(mean, shape) {
-                            return Err(AccountantError::invalid(
-                                "mean",
-                                format!(
-                                    "must be smaller for a shape of {shape}, whose largest mean \
-                                     that can be computed with is exceeded by {mean}; use a shape \
-                                     that is further from -1"
-                                ),
-                            ));
-                        }
-                    }
-                }
+                runs.validate()?;
                 event.validate_part()
             }
             Self::DiscreteGaussian { sigma, sensitivity } => {
@@ -174,7 +144,7 @@ impl DpEvent {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::event::{GaussianMixture, PatternedGaussian, RandomParticipation};
+    use crate::event::{GaussianMixture, PatternedGaussian, RandomParticipation, RunCount};
 
     fn good() -> Box<DpEvent> {
         Box::new(DpEvent::gaussian(1.0))

@@ -4,7 +4,9 @@ use super::inversion::{delta_of_direction, epsilon_of_direction};
 use super::value::{Effort, ExactValue, TOLERANCE};
 use crate::accountant::Accountant;
 use crate::domain::{check_delta, check_epsilon};
-use crate::dominating_pairs::{Direction, DominatingPairs, directions, largest_loss};
+use crate::dominating_pairs::{
+    Direction, DominatingPairs, directions, dominating_pairs_of, largest_loss,
+};
 use crate::epsilon::{DeltaBracket, Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
@@ -120,7 +122,7 @@ impl Accountant for ExactAccountant {
         events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
         relation: NeighboringRelation,
     ) -> Result<Self, AccountantError> {
-        let pairs = DominatingPairs::of_events(events, relation)?;
+        let pairs = dominating_pairs_of(events, relation)?;
         if pairs.loose || pairs.total_variation > 0.0 {
             return Err(AccountantError::unsupported(
                 "these events",

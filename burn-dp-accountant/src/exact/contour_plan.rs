@@ -1,6 +1,6 @@
 //! The choice of the integration contour.
 
-use super::contour_values::{ContourValues, Domain};
+use super::contour_values::{ContourValues, LossRange};
 use crate::dominating_pairs::{Direction, Pair};
 use crate::saddle::Cumulants;
 
@@ -71,7 +71,7 @@ impl ContourPlan {
         &self,
         parts: &[(Pair, u64)],
         direction: Direction,
-        domain: Domain,
+        domain: LossRange,
         spread: f64,
     ) -> Option<ContourValues> {
         let (period, frequency) = (spread * self.period, spread * self.frequency);

@@ -8,14 +8,14 @@ use crate::math::complex::Complex64;
 
 /// The losses that take part, and the limits of their work.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Domain {
+pub(super) enum LossRange {
     /// All losses: cheap, for integrands that decay quickly.
     Whole,
     /// Losses up to this one; the others have a closed form ([`RareLosses`]).
     Below(f64),
 }
 
-impl Domain {
+impl LossRange {
     /// Returns the largest number of points; more mean that the integrand decays too slowly.
     fn most_points(self) -> usize {
         match self {
@@ -53,15 +53,15 @@ impl ContourValues {
     pub(super) fn new(
         parts: &[(Pair, u64)],
         direction: Direction,
-        domain: Domain,
+        domain: LossRange,
         theta: f64,
         period: f64,
         frequency: f64,
     ) -> Option<Self> {
         let step = 2.0 * std::f64::consts::PI / period;
         let rare = match domain {
-            Domain::Whole => None,
-            Domain::Below(cut) => Some(RareLosses::above(parts, direction, cut)?),
+            LossRange::Whole => None,
+            LossRange::Below(cut) => Some(RareLosses::above(parts, direction, cut)?),
         };
         let rules = |capacity| MomentSources::new(parts, direction, domain, theta, capacity);
         let mut capacity = frequency.max(BLOCK as f64 * step);
@@ -179,7 +179,7 @@ impl MomentSources {
     fn new(
         parts: &[(Pair, u64)],
         direction: Direction,
-        domain: Domain,
+        domain: LossRange,
         theta: f64,
         frequency: f64,
     ) -> Option<Self> {
@@ -190,8 +190,8 @@ impl MomentSources {
                 _ => {
                     let order = theta + 1.0;
                     let nodes = match domain {
-                        Domain::Whole => trapezoidal_nodes(pair, direction, order, frequency)?,
-                        Domain::Below(cut) => {
+                        LossRange::Whole => trapezoidal_nodes(pair, direction, order, frequency)?,
+                        LossRange::Below(cut) => {
                             let tail = Tail::above(pair, direction, cut)?;
                             panel_nodes(pair, direction, order, frequency, &tail)?
                         }

@@ -7,7 +7,7 @@
 //! much as one.
 
 use super::contour_plan::ContourPlan;
-use super::contour_values::Domain;
+use super::contour_values::LossRange;
 use super::rare_losses::{
     Cut, OMITTED_SHARE, approximate_epsilon, approximate_ln_delta, omitted_delta,
 };
@@ -31,7 +31,7 @@ pub(super) fn epsilon_of_direction(
     if let [(Pair::Sampled { q, mu }, 1)] = *parts {
         return single_sampled_epsilon(q, mu, direction, delta);
     }
-    let whole = epsilon_within(parts, direction, Domain::Whole, delta).map(|(exact, _)| exact);
+    let whole = epsilon_within(parts, direction, LossRange::Whole, delta).map(|(exact, _)| exact);
     first_accurate(effort, whole, || epsilon_below(parts, direction, delta))
 }
 
@@ -43,7 +43,8 @@ fn epsilon_below(parts: &[(Pair, u64)], direction: Direction, delta: f64) -> Opt
     for _ in 0..4 {
         // A margin of 1%, so that the cut is also valid for the resulting ε.
         let cut = Cut::new(parts, direction, 1.01 * epsilon, 0.1 * OMITTED_SHARE * delta)?;
-        let (mut exact, decay) = epsilon_within(parts, direction, Domain::Below(cut.loss), delta)?;
+        let (mut exact, decay) =
+            epsilon_within(parts, direction, LossRange::Below(cut.loss), delta)?;
         let missing = omitted_delta(parts, direction, exact.value, cut.loss)? / delta;
         if missing <= OMITTED_SHARE {
             if exact.value > 0.0 {
@@ -60,16 +61,16 @@ fn epsilon_below(parts: &[(Pair, u64)], direction: Direction, delta: f64) -> Opt
 fn cumulants(
     parts: &[(Pair, u64)],
     direction: Direction,
-    domain: Domain,
+    domain: LossRange,
     delta: f64,
 ) -> (Cumulants, Cumulants) {
     match domain {
-        Domain::Whole => {
+        LossRange::Whole => {
             let visible = 1e-9 * delta / releases(parts);
             let new = |tail| Cumulants::new(parts, direction, tail);
             (new(visible), new(1e-300))
         }
-        Domain::Below(cut) => {
+        LossRange::Below(cut) => {
             let new = || Cumulants::below(parts, direction, cut);
             (new(), new())
         }
@@ -80,7 +81,7 @@ fn cumulants(
 fn epsilon_within(
     parts: &[(Pair, u64)],
     direction: Direction,
-    domain: Domain,
+    domain: LossRange,
     delta: f64,
 ) -> Option<(ExactValue, f64)> {
     let (mut visible, mut cumulants) = cumulants(parts, direction, domain, delta);
@@ -128,7 +129,7 @@ pub(super) fn delta_of_direction(
             relative_error: 1e-11,
         });
     }
-    let whole = delta_within(parts, direction, Domain::Whole, epsilon);
+    let whole = delta_within(parts, direction, LossRange::Whole, epsilon);
     first_accurate(effort, whole, || delta_below(parts, direction, epsilon))
 }
 
@@ -142,7 +143,7 @@ fn delta_below(parts: &[(Pair, u64)], direction: Direction, epsilon: f64) -> Opt
     }
     for _ in 0..3 {
         let cut = Cut::new(parts, direction, epsilon, 0.1 * OMITTED_SHARE * guess)?;
-        let mut exact = delta_within(parts, direction, Domain::Below(cut.loss), epsilon)?;
+        let mut exact = delta_within(parts, direction, LossRange::Below(cut.loss), epsilon)?;
         exact.relative_error += cut.omitted / exact.value;
         if cut.omitted <= OMITTED_SHARE * exact.value {
             return Some(exact);
@@ -155,7 +156,7 @@ fn delta_below(parts: &[(Pair, u64)], direction: Direction, epsilon: f64) -> Opt
 fn delta_within(
     parts: &[(Pair, u64)],
     direction: Direction,
-    domain: Domain,
+    domain: LossRange,
     epsilon: f64,
 ) -> Option<ExactValue> {
     let mut guess = 1e-6;
@@ -195,7 +196,7 @@ mod tests {
             let saddle = cumulants.saddle(delta).unwrap();
             let plan =
                 ContourPlan::new(&mut cumulants, saddle.theta, saddle.epsilon, delta).unwrap();
-            let contour = plan.values(&parts, Direction::Remove, Domain::Whole, 1.0).unwrap();
+            let contour = plan.values(&parts, Direction::Remove, LossRange::Whole, 1.0).unwrap();
             let epsilon = contour.epsilon(delta, saddle.epsilon).unwrap();
             let closed = gaussian_epsilon(mu, delta);
             assert!((epsilon / closed - 1.0).abs() < 1e-11, "{delta}: {epsilon} {closed}");
@@ -227,7 +228,7 @@ mod tests {
         ];
         for parts in compositions {
             for direction in crate::dominating_pairs::directions(&parts) {
-                let whole = epsilon_within(&parts, direction, Domain::Whole, 1e-6);
+                let whole = epsilon_within(&parts, direction, LossRange::Whole, 1e-6);
                 let below = epsilon_below(&parts, direction, 1e-6);
                 let (Some((whole, _)), Some(below)) = (whole, below) else {
                     panic!("{parts:?} {direction:?}: {whole:?} {below:?}");

@@ -3,7 +3,7 @@
 use super::gaussian::{delta_bracket, gaussian_bracket};
 use crate::accountant::Accountant;
 use crate::domain::{check_delta, check_epsilon};
-use crate::dominating_pairs::{DominatingPairs, gaussian_shift};
+use crate::dominating_pairs::{dominating_pairs_of, gaussian_shift};
 use crate::epsilon::{DeltaBracket, Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
@@ -40,7 +40,7 @@ impl Accountant for GdpAccountant {
     ) -> Result<Self, AccountantError> {
         let events: Vec<(&DpEvent, u64)> = events.into_iter().collect();
         for &(event, count) in &events {
-            let pairs = DominatingPairs::of_events([(event, count)], relation)?;
+            let pairs = dominating_pairs_of([(event, count)], relation)?;
             let additive = pairs.mass_at_infinity > 0.0 || pairs.total_variation > 0.0;
             if additive || gaussian_shift(&pairs.parts).is_none() {
                 return Err(AccountantError::unsupported(
@@ -49,7 +49,7 @@ impl Accountant for GdpAccountant {
                 ));
             }
         }
-        let pairs = DominatingPairs::of_events(events, relation)?;
+        let pairs = dominating_pairs_of(events, relation)?;
         let mu = gaussian_shift(&pairs.parts).unwrap_or(f64::INFINITY);
         Ok(Self { mu, attained: !pairs.loose, infinite: pairs.infinite })
     }

@@ -1,7 +1,6 @@
 //! The Gaussian mechanism that dominates a curve.
 
 use super::gaussian::GaussianDp;
-use super::tradeoff::TradeoffCurve;
 use crate::math::gaussian_dp::gaussian_delta;
 
 /// Maximum μ of a fit.
@@ -24,17 +23,12 @@ pub struct GaussianFit {
     pub regret: f64,
 }
 
-impl TradeoffCurve {
-    /// Returns the smallest μ such that μ-Gaussian differential privacy dominates the curve: a
-    /// summary of the whole curve in one number. `None` if no μ up to 1,000 does.
-    ///
-    /// # References
-    ///
-    /// "(ε, δ) Considered Harmful: Best Practices for Reporting Differential Privacy Guarantees",
-    /// Gomez et al. 2025 (the fit and its regret); "Gaussian Differential Privacy", Dong, Roth, Su
-    /// 2022, Corollary 1 (the dual form).
-    pub fn gaussian_fit(&self) -> Option<GaussianFit> {
-        let profile = self.profile();
+impl GaussianFit {
+    /// Returns the fit of a curve with the points `(ε, δ)` and its type II errors.
+    pub(super) fn of_curve(
+        profile: &[(f64, f64)],
+        type_two_error: impl Fn(f64) -> f64,
+    ) -> Option<Self> {
         let slack = profile.last()?.1;
         let mut mu = 0.0;
         for pair in profile.windows(2) {
@@ -44,30 +38,30 @@ impl TradeoffCurve {
             mu = raise(mu, wanted * (1.0 + ROUNDING), end)?;
         }
         let gdp = GaussianDp::new(mu).ok()?;
-        Some(GaussianFit { mu, slack, regret: self.regret(&gdp) })
+        Some(Self { mu, slack, regret: regret(&gdp, type_two_error) })
     }
+}
 
-    /// Returns the regret of a Gaussian bound, rounded up to 1e-6.
-    fn regret(&self, gdp: &GaussianDp) -> f64 {
-        let points: Vec<(f64, f64)> = (0..=400)
-            .map(|k| {
-                let t = f64::from(k) / 400.0;
-                let alpha = t * t * (3.0 - 2.0 * t);
-                (alpha, gdp.type_two_error(alpha))
-            })
-            .collect();
-        let covers = |kappa: f64| {
-            points.iter().all(|&(alpha, beta)| {
-                alpha + kappa >= 1.0 || self.type_two_error(alpha + kappa) - kappa <= beta
-            })
-        };
-        let (mut low, mut high) = (0.0, 1.0);
-        while high - low > 1e-6 {
-            let middle = 0.5 * (low + high);
-            if covers(middle) { high = middle } else { low = middle }
-        }
-        high
+/// Returns the regret of a Gaussian bound, rounded up to 1e-6.
+fn regret(gdp: &GaussianDp, type_two_error: impl Fn(f64) -> f64) -> f64 {
+    let points: Vec<(f64, f64)> = (0..=400)
+        .map(|k| {
+            let t = f64::from(k) / 400.0;
+            let alpha = t * t * (3.0 - 2.0 * t);
+            (alpha, gdp.type_two_error(alpha))
+        })
+        .collect();
+    let covers = |kappa: f64| {
+        points.iter().all(|&(alpha, beta)| {
+            alpha + kappa >= 1.0 || type_two_error(alpha + kappa) - kappa <= beta
+        })
+    };
+    let (mut low, mut high) = (0.0, 1.0);
+    while high - low > 1e-6 {
+        let middle = 0.5 * (low + high);
+        if covers(middle) { high = middle } else { low = middle }
     }
+    high
 }
 
 /// Returns the smallest shift from `mu` on whose δ at `epsilon` is at least `wanted`, rounded up.
@@ -94,6 +88,7 @@ fn raise(mu: f64, wanted: f64, epsilon: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::tradeoff::TradeoffCurve;
     use super::*;
 
     fn curve(delta: impl Fn(f64) -> f64, largest: f64, points: usize) -> TradeoffCurve {

@@ -1,5 +1,6 @@
 //! Trade-off curves: the type II error of the best test as a function of its type I error.
 
+use super::fit::GaussianFit;
 use super::gaussian::GaussianDp;
 
 /// A lower bound on the trade-off curve of a composition, symmetrized over both directions, from
@@ -33,6 +34,18 @@ impl TradeoffCurve {
             (left - epsilon.exp() * alpha).max((left - alpha) * (-epsilon).exp())
         });
         lines.fold(0.0, f64::max).min(1.0 - alpha)
+    }
+
+    /// Returns the smallest μ such that μ-Gaussian differential privacy dominates the curve: a
+    /// summary of the whole curve in one number. `None` if no μ up to 1,000 does.
+    ///
+    /// # References
+    ///
+    /// "(ε, δ) Considered Harmful: Best Practices for Reporting Differential Privacy Guarantees",
+    /// Gomez et al. 2025 (the fit and its regret); "Gaussian Differential Privacy", Dong, Roth, Su
+    /// 2022, Corollary 1 (the dual form).
+    pub fn gaussian_fit(&self) -> Option<GaussianFit> {
+        GaussianFit::of_curve(&self.profile, |alpha| self.type_two_error(alpha))
     }
 }
 

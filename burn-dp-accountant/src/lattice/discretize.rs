@@ -13,11 +13,11 @@
 
 use super::convex_hull::lower_hull;
 use super::masses::Lattice;
-use super::quadrature::{MASS_ERROR, Sums};
+use super::quadrature::{GridMasses, MASS_ERROR};
 use super::shape::Shape;
 use crate::dominating_pairs::{Direction, Pair};
 use crate::math::normal;
-use crate::math::sum::Sum;
+use crate::math::sum::CompensatedSum;
 
 /// Both lattices of one pair in one direction.
 #[derive(Debug, Clone)]
@@ -87,18 +87,18 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     let first = ((low - offset) / width).floor() as i64 - 1;
     let last = ((high - offset) / width).ceil() as i64 + 1;
     let size = (last - first + 1) as usize;
-    let mut sums = Sums::new(width, offset, first, size);
+    let mut sums = GridMasses::new(width, offset, first, size);
     for piece in &shape.pieces {
         sums.add_piece(piece);
     }
-    let add = |sums: &mut Sums, atoms: &[(f64, f64)]| {
+    let add = |sums: &mut GridMasses, atoms: &[(f64, f64)]| {
         for &(y, mass) in atoms {
             let cell = (((y - offset) / width).floor() as i64).clamp(first, last - 1);
             sums.add(cell, y, mass);
         }
     };
     add(&mut sums, &shape.atoms);
-    let mut total = Sum::default();
+    let mut total = CompensatedSum::default();
     sums.mass.iter().for_each(|&mass| total.add(mass));
     // The part of a mass that the quadrature may have split wrongly goes to the safe side.
     let (mut optimistic, mut pessimistic) = (sums.mass.clone(), sums.mass.clone());
@@ -297,13 +297,13 @@ mod tests {
 
     #[test]
     fn lattices_enclose_the_tables_of_random_allocation() {
-        use crate::dominating_pairs::DominatingPairs;
+        use crate::dominating_pairs::dominating_pairs_of;
         use crate::event::DpEvent;
         use crate::relation::NeighboringRelation;
         let event = Box::new(DpEvent::gaussian(1.0));
         let event = DpEvent::RandomAllocation { steps: 10, participations: 1, epochs: 1, event };
         let relation = NeighboringRelation::AddOrRemoveOne;
-        let pairs = DominatingPairs::of_events([(&event, 1)], relation).unwrap_or_default();
+        let pairs = dominating_pairs_of([(&event, 1)], relation).unwrap_or_default();
         let (width, tail) = (1e-3, 1e-15);
         // `balls_in_bins_exact` of golden/sampler_accounting.json.
         for (direction, epsilon, truth) in [

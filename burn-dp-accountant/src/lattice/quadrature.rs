@@ -22,7 +22,7 @@
 //! is at most `10 X^3/180 <= 1.6e-9` of the mass. Over the position it is `1 - e^(y_i)/L`, over
 //! `1 - e^-h`, with Taylor coefficients below `2 w (2μ)^k / (μ w ℓ)`: the sum over both factors is
 //! below `130 · 1.43e-6 X^9 <= 1.5e-7` for five nodes, and below the first bound for fewer nodes.
-//! The lattices move a mass of this size to the safe side ([`Sums::uncertain`]).
+//! The lattices move a mass of this size to the safe side ([`GridMasses::uncertain`]).
 
 use super::shape::Piece;
 use crate::math::normal;
@@ -42,7 +42,7 @@ const SPLIT_ERROR_5: f64 = 1.5e-7;
 
 /// The masses of a grid, summed up piece by piece.
 #[derive(Clone)]
-pub(super) struct Sums {
+pub(super) struct GridMasses {
     width: f64,
     offset: f64,
     first: i64,
@@ -59,7 +59,7 @@ pub(super) struct Sums {
     pub(super) gap: Vec<f64>,
 }
 
-impl Sums {
+impl GridMasses {
     pub(super) fn new(width: f64, offset: f64, first: i64, size: usize) -> Self {
         Self {
             width,

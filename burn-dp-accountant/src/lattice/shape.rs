@@ -9,7 +9,7 @@ use crate::math::normal;
 /// `P`.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
-    kind: Kind,
+    kind: PieceKind,
     /// Probability of the piece within the pair.
     pub(crate) weight: f64,
     /// Whether `P` and `Q` are swapped: the privacy loss is then the negative of `loss(x)`.
@@ -21,7 +21,7 @@ pub(crate) struct Piece {
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum PieceKind {
     Gaussian { mu: f64 },
     Sampled { q: f64, mu: f64 },
     Substituted { q: f64, mu: f64 },
@@ -52,27 +52,27 @@ impl Shape {
             Pair::Gaussian { mu } => Self {
                 pieces: vec![Piece {
                     reversed: false,
-                    ..piece(Kind::Gaussian { mu }, mu - reach, mu + reach)
+                    ..piece(PieceKind::Gaussian { mu }, mu - reach, mu + reach)
                 }],
                 ..Self::default()
             },
             Pair::Sampled { q, mu } => {
                 let high = if reversed { reach } else { mu + reach };
                 Self {
-                    pieces: vec![piece(Kind::Sampled { q, mu }, -reach, high)],
+                    pieces: vec![piece(PieceKind::Sampled { q, mu }, -reach, high)],
                     ..Self::default()
                 }
             }
             Pair::Line { ref components } => {
                 let largest = components.iter().map(|(_, mu)| *mu).fold(0.0, f64::max);
                 let high = if reversed { reach } else { largest + reach };
-                let kind = Kind::Line { components: components.clone() };
+                let kind = PieceKind::Line { components: components.clone() };
                 Self { pieces: vec![piece(kind, -reach, high)], ..Self::default() }
             }
             Pair::Substituted { q, mu } => Self {
                 pieces: vec![Piece {
                     reversed: false,
-                    ..piece(Kind::Substituted { q, mu }, -reach, mu + reach)
+                    ..piece(PieceKind::Substituted { q, mu }, -reach, mu + reach)
                 }],
                 ..Self::default()
             },
@@ -124,7 +124,7 @@ fn symmetrized(q: f64, components: &[(f64, f64)], reach: f64) -> Shape {
     let mut shape = Shape::default();
     let mut at_zero = 0.0;
     for &(weight, mu) in components {
-        let kind = Kind::Sampled { q, mu };
+        let kind = PieceKind::Sampled { q, mu };
         let middle = 0.5 * mu;
         shape.pieces.push(Piece {
             kind: kind.clone(),
@@ -173,7 +173,7 @@ fn laplace(q: f64, mu: f64, reversed: bool) -> Shape {
     } else {
         vec![(top, q_top * top.exp()), (bottom, q_bottom * bottom.exp())]
     };
-    let kind = Kind::Laplace { q, mu };
+    let kind = PieceKind::Laplace { q, mu };
     let piece = Piece { kind, weight: 1.0, reversed, low: 0.0, high: mu };
     Shape { pieces: vec![piece], atoms, ..Shape::default() }
 }
@@ -182,7 +182,7 @@ impl Piece {
     /// Returns `q` and `μ` of a sampled Gaussian.
     pub(crate) fn sampled(&self) -> Option<(f64, f64)> {
         match self.kind {
-            Kind::Sampled { q, mu } => Some((q, mu)),
+            PieceKind::Sampled { q, mu } => Some((q, mu)),
             _ => None,
         }
     }
@@ -190,11 +190,11 @@ impl Piece {
     /// Returns the unreversed loss at `x`.
     pub(crate) fn loss(&self, x: f64) -> f64 {
         match self.kind {
-            Kind::Gaussian { mu } => mu * x - 0.5 * mu * mu,
-            Kind::Sampled { q, mu } => ln_mixture(q, mu, x),
-            Kind::Substituted { q, mu } => ln_mixture(q, mu, x) - ln_mixture(q, mu, -x),
-            Kind::Laplace { q, mu } => (q * (2.0 * x - mu).exp_m1()).ln_1p(),
-            Kind::Line { ref components } => ln_line(components, x),
+            PieceKind::Gaussian { mu } => mu * x - 0.5 * mu * mu,
+            PieceKind::Sampled { q, mu } => ln_mixture(q, mu, x),
+            PieceKind::Substituted { q, mu } => ln_mixture(q, mu, x) - ln_mixture(q, mu, -x),
+            PieceKind::Laplace { q, mu } => (q * (2.0 * x - mu).exp_m1()).ln_1p(),
+            PieceKind::Line { ref components } => ln_line(components, x),
         }
     }
 
@@ -202,17 +202,17 @@ impl Piece {
     /// quadrature interval, which is harmless: each node uses its own loss.
     pub(crate) fn position(&self, y: f64) -> f64 {
         let x = match self.kind {
-            Kind::Gaussian { mu } => y / mu + 0.5 * mu,
-            Kind::Sampled { q, mu } => (inverse_mixture(q, y) + 0.5 * mu * mu) / mu,
-            Kind::Substituted { q, mu } => {
+            PieceKind::Gaussian { mu } => y / mu + 0.5 * mu,
+            PieceKind::Sampled { q, mu } => (inverse_mixture(q, y) + 0.5 * mu * mu) / mu,
+            PieceKind::Substituted { q, mu } => {
                 let absolute = y.abs();
                 let c = q * (-0.5 * mu * mu).exp();
                 let b = (1.0 - q) * absolute.exp_m1();
                 let t = (b + (b * b + 4.0 * c * c * absolute.exp()).sqrt()) / (2.0 * c);
                 t.ln().copysign(y) / mu
             }
-            Kind::Laplace { q, mu } => 0.5 * (inverse_mixture(q, y) + mu),
-            Kind::Line { .. } => {
+            PieceKind::Laplace { q, mu } => 0.5 * (inverse_mixture(q, y) + mu),
+            PieceKind::Line { .. } => {
                 let (mut low, mut high) = (self.low, self.high);
                 for _ in 0..60 {
                     let middle = 0.5 * (low + high);
@@ -227,14 +227,14 @@ impl Piece {
     /// Returns the density of `x` under `P`, given the unreversed loss there.
     pub(crate) fn density(&self, x: f64, loss: f64) -> f64 {
         let ln_density = match self.kind {
-            Kind::Gaussian { mu } => normal::LN_DENSITY_AT_ZERO - 0.5 * (x - mu) * (x - mu),
-            Kind::Sampled { .. } | Kind::Line { .. } => {
+            PieceKind::Gaussian { mu } => normal::LN_DENSITY_AT_ZERO - 0.5 * (x - mu) * (x - mu),
+            PieceKind::Sampled { .. } | PieceKind::Line { .. } => {
                 normal::LN_DENSITY_AT_ZERO - 0.5 * x * x + if self.reversed { 0.0 } else { loss }
             }
-            Kind::Substituted { q, mu } => {
+            PieceKind::Substituted { q, mu } => {
                 normal::LN_DENSITY_AT_ZERO - 0.5 * x * x + ln_mixture(q, mu, x)
             }
-            Kind::Laplace { .. } => {
+            PieceKind::Laplace { .. } => {
                 -x - std::f64::consts::LN_2 + if self.reversed { 0.0 } else { loss }
             }
         };
@@ -244,10 +244,12 @@ impl Piece {
     /// Returns the rate at which density and loss vary at `x`: the inverse of a length.
     pub(crate) fn roughness(&self, x: f64) -> f64 {
         match self.kind {
-            Kind::Gaussian { mu } => 2.0 + (x - mu).abs(),
-            Kind::Sampled { mu, .. } | Kind::Substituted { mu, .. } => 2.0 + x.abs() + 2.0 * mu,
-            Kind::Laplace { .. } => 6.0,
-            Kind::Line { ref components } => {
+            PieceKind::Gaussian { mu } => 2.0 + (x - mu).abs(),
+            PieceKind::Sampled { mu, .. } | PieceKind::Substituted { mu, .. } => {
+                2.0 + x.abs() + 2.0 * mu
+            }
+            PieceKind::Laplace { .. } => 6.0,
+            PieceKind::Line { ref components } => {
                 2.0 + x.abs() + 2.0 * components.iter().map(|(_, mu)| *mu).fold(0.0, f64::max)
             }
         }

@@ -1,12 +1,9 @@
-//! The ledger as JSON and as a file.
-
-use std::path::Path;
+//! The ledger as JSON.
 
 use serde::{Deserialize, Serialize};
 
+use super::entry::LedgerEntry;
 use super::header::LedgerHeader;
-use super::record::{LedgerEntry, PrivacyLedger};
-use crate::atomic_file;
 use crate::error::AccountantError;
 
 /// Version of the serialized ledger. Version 1, which has fewer events, and version 2, whose header
@@ -37,84 +34,49 @@ struct Read {
     entries: Vec<LedgerEntry>,
 }
 
-impl PrivacyLedger {
-    /// Returns the ledger as JSON text.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`AccountantError::Format`] if a number cannot be written.
-    pub fn to_json(&self) -> Result<String, AccountantError> {
-        let written = Written {
-            format_version: LEDGER_FORMAT_VERSION,
-            header: self.header(),
-            entries: self.entries(),
-        };
-        serde_json::to_string_pretty(&written).map_err(|source| AccountantError::Format {
-            reason: "the ledger cannot be written".to_string(),
-            source: Some(source),
-        })
-    }
+/// Returns a ledger as JSON text.
+///
+/// # Errors
+///
+/// Returns [`AccountantError::Format`] if a number cannot be written.
+pub(super) fn to_json(
+    header: &LedgerHeader,
+    entries: &[LedgerEntry],
+) -> Result<String, AccountantError> {
+    let written = Written { format_version: LEDGER_FORMAT_VERSION, header, entries };
+    serde_json::to_string_pretty(&written).map_err(|source| AccountantError::Format {
+        reason: "the ledger cannot be written".to_string(),
+        source: Some(source),
+    })
+}
 
-    /// Reads the JSON text of [`to_json`](Self::to_json).
-    ///
-    /// # Errors
-    ///
-    /// Returns [`AccountantError::Format`] for another format version, an unknown event or an
-    /// unknown field, and [`AccountantError::InvalidArgument`] for an event with a parameter
-    /// outside its domain.
-    pub fn from_json(text: &str) -> Result<Self, AccountantError> {
-        let format_error = |reason: &str, source| AccountantError::Format {
-            reason: reason.to_string(),
-            source: Some(source),
-        };
-        let version: Version = serde_json::from_str(text)
-            .map_err(|e| format_error("not a privacy ledger (no readable format_version)", e))?;
-        if !READABLE.contains(&version.format_version) {
-            return Err(AccountantError::Format {
-                reason: format!(
-                    "the ledger has format version {}, this program reads 1 to \
-                     {LEDGER_FORMAT_VERSION}; use the program that wrote it, or a newer one",
-                    version.format_version
-                ),
-                source: None,
-            });
-        }
-        let read: Read = serde_json::from_str(text).map_err(|e| {
-            format_error(
-                "the ledger contains an unknown event or field, and nothing may be skipped",
-                e,
-            )
-        })?;
-        let mut ledger = PrivacyLedger::new(read.header);
-        for entry in read.entries {
-            ledger.record_many(&entry.event, entry.count)?;
-        }
-        Ok(ledger)
+/// Reads the JSON text of a ledger. The events are not checked.
+///
+/// # Errors
+///
+/// Returns [`AccountantError::Format`] for another format version, an unknown event or an unknown
+/// field.
+pub(super) fn from_json(text: &str) -> Result<(LedgerHeader, Vec<LedgerEntry>), AccountantError> {
+    let format_error = |reason: &str, source| AccountantError::Format {
+        reason: reason.to_string(),
+        source: Some(source),
+    };
+    let version: Version = serde_json::from_str(text)
+        .map_err(|e| format_error("not a privacy ledger (no readable format_version)", e))?;
+    if !READABLE.contains(&version.format_version) {
+        return Err(AccountantError::Format {
+            reason: format!(
+                "the ledger has format version {}, this program reads 1 to \
+                 {LEDGER_FORMAT_VERSION}; use the program that wrote it, or a newer one",
+                version.format_version
+            ),
+            source: None,
+        });
     }
-
-    /// Writes the ledger to a file atomically: after a crash the file has the old or the new
-    /// content.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`AccountantError::Io`] with the path if the file cannot be written.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), AccountantError> {
-        atomic_file::replace(path.as_ref(), &self.to_json()?)
-    }
-
-    /// Reads a ledger from a file.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`AccountantError::Io`] with the path if the file cannot be read,
-    /// [`AccountantError::Format`] if it is not a ledger of this format version, and
-    /// [`AccountantError::InvalidArgument`] for an event with a parameter outside its domain.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, AccountantError> {
-        let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| AccountantError::Io { path: path.to_path_buf(), source })?;
-        Self::from_json(&text)
-    }
+    let read: Read = serde_json::from_str(text).map_err(|e| {
+        format_error("the ledger contains an unknown event or field, and nothing may be skipped", e)
+    })?;
+    Ok((read.header, read.entries))
 }
 
 #[cfg(test)]
@@ -122,7 +84,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::event::{DpEvent, RunCount};
-    use crate::ledger::{NoiseProvenance, UnitOfPrivacy};
+    use crate::ledger::{NoiseProvenance, PrivacyLedger, UnitOfPrivacy};
     use crate::relation::NeighboringRelation;
 
     fn ledger() -> PrivacyLedger {

@@ -1,9 +1,11 @@
 //! The ledger of all releases, in order, with the public facts.
 
+mod entry;
 mod file;
 mod header;
 mod record;
 
+pub use entry::LedgerEntry;
 pub use file::LEDGER_FORMAT_VERSION;
 pub use header::{LedgerHeader, NoiseProvenance, UnitOfPrivacy};
-pub use record::{LedgerEntry, PrivacyLedger};
+pub use record::PrivacyLedger;

@@ -2,12 +2,14 @@
 //!
 //! Length: everything that may change the record is in one file.
 
+use std::path::Path;
 use std::sync::Mutex;
 
-use serde::{Deserialize, Serialize};
-
+use super::entry::LedgerEntry;
+use super::file;
 use super::header::{LedgerHeader, NoiseProvenance};
 use crate::analysis::{epsilon_with_simulation, quick_epsilon};
+use crate::atomic_file;
 use crate::budget::Budget;
 use crate::calibration::largest_count;
 use crate::domain::check_delta;
@@ -15,16 +17,6 @@ use crate::epsilon::{Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
 use crate::group::{GroupEpsilon, group_epsilon};
-
-/// An event and the number of its consecutive releases.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LedgerEntry {
-    /// The event.
-    pub event: DpEvent,
-    /// Number of releases.
-    pub count: u64,
-}
 
 /// The append-only, run-length encoded list of all releases, with the public facts.
 ///
@@ -402,6 +394,55 @@ impl PrivacyLedger {
             *slot = Some(Allowance { event: event.clone(), budget, remaining });
         }
         Ok(extra <= remaining)
+    }
+
+    /// Returns the ledger as JSON text.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Format`] if a number cannot be written.
+    pub fn to_json(&self) -> Result<String, AccountantError> {
+        file::to_json(&self.header, &self.entries)
+    }
+
+    /// Reads the JSON text of [`to_json`](Self::to_json).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Format`] for another format version, an unknown event or an
+    /// unknown field, and [`AccountantError::InvalidArgument`] for an event with a parameter
+    /// outside its domain.
+    pub fn from_json(text: &str) -> Result<Self, AccountantError> {
+        let (header, entries) = file::from_json(text)?;
+        let mut ledger = Self::new(header);
+        for entry in entries {
+            ledger.record_many(&entry.event, entry.count)?;
+        }
+        Ok(ledger)
+    }
+
+    /// Writes the ledger to a file atomically: after a crash the file has the old or the new
+    /// content.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Io`] with the path if the file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), AccountantError> {
+        atomic_file::replace(path.as_ref(), &self.to_json()?)
+    }
+
+    /// Reads a ledger from a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::Io`] with the path if the file cannot be read,
+    /// [`AccountantError::Format`] if it is not a ledger of this format version, and
+    /// [`AccountantError::InvalidArgument`] for an event with a parameter outside its domain.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, AccountantError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| AccountantError::Io { path: path.to_path_buf(), source })?;
+        Self::from_json(&text)
     }
 }
 

@@ -6,6 +6,11 @@ pub(crate) fn ln_add_exp(a: f64, b: f64) -> f64 {
     if high == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
 }
 
+/// Returns the logarithm of a sum of exponentials.
+pub(crate) fn ln_sum_exp(terms: impl Iterator<Item = f64>) -> f64 {
+    terms.fold(f64::NEG_INFINITY, ln_add_exp)
+}
+
 /// Returns `ln(e^a - e^b)` for `a >= b`.
 pub(crate) fn ln_sub_exp(a: f64, b: f64) -> f64 {
     if b == f64::NEG_INFINITY {

@@ -1,4 +1,4 @@
-//! Special functions to full double precision, accurate sums, and minimization.
+//! Special functions to full double precision, accurate sums, minimization, sides of bounds.
 
 pub(crate) mod complex;
 pub(crate) mod gaussian_dp;
@@ -8,4 +8,5 @@ pub(crate) mod normal;
 pub(crate) mod quadrature;
 pub(crate) mod random;
 pub(crate) mod selection;
+pub(crate) mod side;
 pub(crate) mod sum;

@@ -2,12 +2,12 @@
 
 /// A compensated sum (Neumaier 1974), whose rounding does not grow with the number of terms.
 #[derive(Default)]
-pub(crate) struct Sum {
+pub(crate) struct CompensatedSum {
     sum: f64,
     lost: f64,
 }
 
-impl Sum {
+impl CompensatedSum {
     pub(crate) fn add(&mut self, term: f64) {
         let next = self.sum + term;
         self.lost += if self.sum.abs() >= term.abs() {

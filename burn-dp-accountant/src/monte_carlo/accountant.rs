@@ -1,7 +1,7 @@
 //! The accountant that draws privacy losses.
 
 use super::confidence::check_failure_probability;
-use super::losses::{Losses, ln_largest, plain_epsilon, tilt};
+use super::losses::{SampledLosses, ln_largest, plain_epsilon, tilt};
 use super::pairs::LARGEST_POWER;
 use super::sources::{Scratch, Sources};
 use crate::accountant::Accountant;
@@ -115,7 +115,7 @@ impl MonteCarloAccountant {
     }
 
     /// Draws `count` losses from separate random streams for each `purpose`.
-    fn draw(&self, direction: Direction, power: u32, purpose: u64, count: usize) -> Losses {
+    fn draw(&self, direction: Direction, power: u32, purpose: u64, count: usize) -> SampledLosses {
         let blocks = count.div_ceil(BLOCK);
         let kind = 2 * purpose + u64::from(direction == Direction::Add);
         let mut values = vec![0.0; count];
@@ -134,7 +134,7 @@ impl MonteCarloAccountant {
         });
         // No losses are drawn from a power without a moment.
         let ln_moment = self.sources.ln_moment(power).unwrap_or(f64::INFINITY);
-        Losses::new(values, power, ln_moment)
+        SampledLosses::new(values, power, ln_moment)
     }
 
     /// Returns the power of the likelihood ratio whose terms have the smallest bound at `epsilon`.
@@ -154,7 +154,7 @@ impl MonteCarloAccountant {
     }
 
     /// Returns the bound on δ from the losses, without the failure probability.
-    fn upper(&self, losses: &Losses, epsilon: f64, comparisons: f64) -> f64 {
+    fn upper(&self, losses: &SampledLosses, epsilon: f64, comparisons: f64) -> f64 {
         // The losses of "remove" are compared alone, and again together with the losses of "add".
         let answers = self.one_of.as_ref().map_or(1.0, |one_of| one_of.answers as f64);
         let bounds = 3.0 * comparisons * answers;
@@ -163,10 +163,10 @@ impl MonteCarloAccountant {
     }
 
     /// Returns the first candidate from `proposed` on whose δ is verified, by bisection.
-    fn verify(&self, losses: &[&Losses], proposed: f64, delta: f64) -> Option<f64> {
+    fn verify(&self, losses: &[&SampledLosses], proposed: f64, delta: f64) -> Option<f64> {
         let left = delta - self.failure_probability;
         let candidate = |k: usize| (proposed + 1e-3) * GROWTH.powi(k as i32) - 1e-3;
-        let fits = |one: &&Losses, at: f64| self.upper(one, at, CANDIDATES as f64) <= left;
+        let fits = |one: &&SampledLosses, at: f64| self.upper(one, at, CANDIDATES as f64) <= left;
         let all_fit = |k: usize| losses.iter().all(|one| fits(one, candidate(k)));
         let (mut low, mut high) = (0, CANDIDATES);
         while low < high {

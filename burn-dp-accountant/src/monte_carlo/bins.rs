@@ -33,18 +33,18 @@ pub(super) struct Bins {
     root: Vec<(usize, Vec<f64>)>,
     /// Half of the squared norms.
     halves: Vec<f64>,
-    pairs: Option<Table>,
-    triples: Option<Table>,
+    pairs: Option<WeightTable>,
+    triples: Option<WeightTable>,
 }
 
 /// Cumulative weights of pairs of bins, and the logarithm of `Z`.
 #[derive(Clone)]
-struct Table {
+struct WeightTable {
     cumulative: Vec<f64>,
     ln_mean: f64,
 }
 
-impl Table {
+impl WeightTable {
     fn new(weights: &[f64], tuples: f64) -> Option<Self> {
         let cumulative: Vec<f64> = weights
             .iter()
@@ -89,7 +89,7 @@ impl Bins {
         if result.halves.iter().all(|half| 2.0 * half <= LARGEST_PRODUCT) {
             let count = bins as f64;
             let weights: Vec<f64> = result.products.iter().map(|x| x.exp()).collect();
-            result.pairs = Table::new(&weights, count * count);
+            result.pairs = WeightTable::new(&weights, count * count);
             if bins <= MOST_BINS_OF_TRIPLES {
                 // Σ_k w_ij w_ik w_jk, by the symmetry of the weights.
                 let rows: Vec<&[f64]> = weights.chunks(bins).collect();
@@ -98,7 +98,7 @@ impl Bins {
                 };
                 let triples: Vec<f64> =
                     (0..bins * bins).map(|at| weights[at] * third(at / bins, at % bins)).collect();
-                result.triples = Table::new(&triples, count.powi(3));
+                result.triples = WeightTable::new(&triples, count.powi(3));
             }
         }
         result

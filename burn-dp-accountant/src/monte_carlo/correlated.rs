@@ -53,7 +53,7 @@
 
 use super::bins::Bins;
 use super::sequences::{Sequence, StepRule};
-use super::source::Source;
+use super::source::LossSource;
 use crate::correlated_noise::{Participation, Strategy};
 use crate::event::DpEvent;
 
@@ -63,7 +63,7 @@ const MOST_BINS: u64 = 1_024;
 /// Returns the source of `count` steps of a run with correlated noise and of all steps before them,
 /// where its simulation is tighter than its certified analysis: with several bands, or if the unit
 /// is replaced.
-pub(super) fn source(event: &DpEvent, count: u64, replaced: bool) -> Option<Source> {
+pub(super) fn source(event: &DpEvent, count: u64, replaced: bool) -> Option<LossSource> {
     let DpEvent::CorrelatedGaussian { noise_multiplier, strategy, participation, first_step } =
         event
     else {
@@ -81,8 +81,8 @@ pub(super) fn source(event: &DpEvent, count: u64, replaced: bool) -> Option<Sour
             let mut products = strategy.bin_products(whole(bins).min(strategy.steps()), bins)?;
             products.iter_mut().for_each(|x| *x *= noise_multiplier.powi(-2));
             Some(match replaced {
-                true => Source::ReplacedBins(Bins::replaced(bins as usize, products)),
-                false => Source::Bins(Bins::new(bins as usize, products)),
+                true => LossSource::ReplacedBins(Bins::replaced(bins as usize, products)),
+                false => LossSource::Bins(Bins::new(bins as usize, products)),
             })
         }
         Participation::RandomAllocation { bins } if bins > 1 && bands <= bins => {
@@ -112,7 +112,7 @@ fn sequence(
     strategy: &Strategy,
     noise_multiplier: f64,
     replaced: bool,
-) -> Option<Source> {
+) -> Option<LossSource> {
     if strategy.has_normalized_columns() {
         return None;
     }
@@ -120,7 +120,11 @@ fn sequence(
     column.truncate(strategy.bands() as usize);
     column.iter_mut().for_each(|c| *c = c.abs() / noise_multiplier);
     let sequence = Sequence::new(rule, usize::try_from(steps).ok()?, column);
-    Some(if replaced { Source::ReplacedSequence(sequence) } else { Source::Sequence(sequence) })
+    Some(if replaced {
+        LossSource::ReplacedSequence(sequence)
+    } else {
+        LossSource::Sequence(sequence)
+    })
 }
 
 #[cfg(test)]
@@ -167,7 +171,7 @@ mod tests {
             &Strategy::banded_toeplitz(2, &[1.0, BAND]).unwrap(),
             Participation::BallsInBins { bins: 2 },
         );
-        let Some(Source::ReplacedBins(bins)) = source(&event, 2, true) else { panic!("bins") };
+        let Some(LossSource::ReplacedBins(bins)) = source(&event, 2, true) else { panic!("bins") };
         let bound = |epsilon: f64| {
             let (mut generator, mut scratch) = (Generator::new(8, 1), Default::default());
             let losses = (0..SAMPLES).map(|_| bins.replaced_loss(&mut generator, &mut scratch));

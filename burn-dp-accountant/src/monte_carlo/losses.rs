@@ -14,7 +14,7 @@ use super::confidence::upper_mean;
 const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// Losses of one direction.
-pub(super) struct Losses {
+pub(super) struct SampledLosses {
     values: Vec<f64>,
     power: u32,
     ln_moment: f64,
@@ -31,7 +31,7 @@ pub(super) fn ln_largest(power: u32) -> f64 {
     if tilt == 0.0 { 0.0 } else { tilt * (tilt / (tilt + 1.0)).ln() - (tilt + 1.0).ln() }
 }
 
-impl Losses {
+impl SampledLosses {
     /// Creates losses from the density of this power and the logarithm of its moment.
     pub(super) fn new(values: Vec<f64>, power: u32, ln_moment: f64) -> Self {
         Self { values, power, ln_moment }
@@ -71,7 +71,7 @@ impl Losses {
 }
 
 /// Returns the ε at which the estimate is `delta`, in the worse direction.
-pub(super) fn plain_epsilon(losses: &[&Losses], delta: f64) -> f64 {
+pub(super) fn plain_epsilon(losses: &[&SampledLosses], delta: f64) -> f64 {
     let delta_at = |e: f64| losses.iter().map(|one| one.delta(e)).fold(0.0, f64::max);
     let all = losses.iter().flat_map(|one| &one.values);
     let (mut low, mut high) = (0.0, all.fold(0.0f64, |m, loss| m.max(*loss)));
@@ -109,7 +109,7 @@ mod tests {
             let center = (f64::from(power) - 0.5) * mu * mu;
             let values = (0..200_000).map(|_| center + mu * generator.normal()).collect();
             let ln_moment = 0.5 * f64::from(power * (power - 1)) * mu * mu;
-            let losses = Losses::new(values, power, ln_moment);
+            let losses = SampledLosses::new(values, power, ln_moment);
             let (plain, upper) = (losses.delta(epsilon), losses.upper(epsilon, 20.0));
             assert!((plain / truth - 1.0).abs() < 0.1, "{power}: {plain} {truth}");
             assert!(upper > truth && upper < 1.6 * truth, "{power}: {upper} {truth}");
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn losses_without_a_number_count_as_the_worst() {
         for power in 1..=3 {
-            let losses = Losses::new(vec![f64::NAN, f64::INFINITY, -1.0, -1.0], power, 0.0);
+            let losses = SampledLosses::new(vec![f64::NAN, f64::INFINITY, -1.0, -1.0], power, 0.0);
             let most = ln_largest(power).exp();
             assert!((losses.delta(0.0) / (0.5 * most) - 1.0).abs() < 1e-12, "{power}");
         }

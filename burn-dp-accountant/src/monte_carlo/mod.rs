@@ -6,7 +6,6 @@ mod confidence;
 mod correlated;
 mod losses;
 mod pairs;
-mod patterns;
 mod sequences;
 mod simulation;
 mod source;

@@ -10,7 +10,7 @@ use super::accountant::{MonteCarloAccountant, OneOfMany};
 use super::confidence::check_failure_probability;
 use super::sources::Sources;
 use crate::accountant::Accountant;
-use crate::dominating_pairs::DominatingPairs;
+use crate::dominating_pairs::dominating_pairs_of;
 use crate::epsilon::{Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
@@ -201,7 +201,7 @@ impl Simulation {
         if let Some(known) = question.answer() {
             return Ok(Some(known));
         }
-        let pairs = DominatingPairs::of_events(events.iter().copied(), relation).ok();
+        let pairs = dominating_pairs_of(events.iter().copied(), relation).ok();
         let one_of = OneOfMany { answers: Self::ANSWERS, seed: self.seed, pairs };
         let accountant = MonteCarloAccountant::of(sources, Some(one_of))
             .with_samples(usize::try_from(self.samples).unwrap_or(usize::MAX))

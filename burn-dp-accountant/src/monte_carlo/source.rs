@@ -7,7 +7,7 @@ use crate::event::{GaussianMixture, PatternedGaussian};
 
 /// The source of the privacy loss of one event.
 #[derive(Debug, Clone)]
-pub(super) enum Source {
+pub(super) enum LossSource {
     Pair(Pair),
     Patterned(PatternedGaussian),
     Mixture(GaussianMixture),

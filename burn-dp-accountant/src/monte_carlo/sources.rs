@@ -3,8 +3,8 @@
 use super::bins::Bins;
 use super::correlated;
 use super::pairs::{has_losses, loss_of_pair, sampled_powers};
-use super::source::Source;
-use crate::dominating_pairs::{Direction, DominatingPairs, Pair, ln_mixture};
+use super::source::LossSource;
+use crate::dominating_pairs::{Direction, Pair, dominating_pairs_of, ln_mixture};
 use crate::error::AccountantError;
 use crate::event::{DpEvent, PatternedGaussian, RandomParticipation};
 use crate::gdp::GaussianDp;
@@ -20,7 +20,7 @@ pub(super) type Scratch = [Vec<f64>; 2];
 /// The sources of a composition.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sources {
-    sources: Vec<(Source, u64)>,
+    sources: Vec<(LossSource, u64)>,
     /// δ of outcomes that reveal everything.
     pub(super) mass_at_infinity: f64,
     /// The reason why ε is infinite, if it is.
@@ -67,7 +67,7 @@ impl Sources {
                     if *participations == 1 && *steps <= MOST_ALLOCATED {
                         let norm = (*epochs as f64).sqrt() / noise_multiplier;
                         let bins = Bins::orthogonal(*steps as usize, norm);
-                        self.sources.push((Source::Bins(bins), count));
+                        self.sources.push((LossSource::Bins(bins), count));
                         return Ok(());
                     }
                     self.is_tighter |= *participations > 1 && participations < steps;
@@ -79,7 +79,7 @@ impl Sources {
                         column: vec![1.0],
                         noise_multiplier: noise_multiplier / (*epochs as f64).sqrt(),
                     };
-                    self.sources.push((Source::Patterned(patterned), count));
+                    self.sources.push((LossSource::Patterned(patterned), count));
                     return Ok(());
                 }
             }
@@ -89,7 +89,7 @@ impl Sources {
                 if let DpEvent::Gaussian { noise_multiplier } = **inner {
                     let norm = (*epochs as f64).sqrt() / noise_multiplier;
                     let bins = Bins::replaced_orthogonal(*steps as usize, norm);
-                    self.sources.push((Source::ReplacedBins(bins), count));
+                    self.sources.push((LossSource::ReplacedBins(bins), count));
                     self.is_tighter = true;
                     return Ok(());
                 }
@@ -103,17 +103,17 @@ impl Sources {
             }
             DpEvent::Patterned(patterned) if !replaced => {
                 self.is_tighter = true;
-                self.sources.push((Source::Patterned(patterned.clone()), count));
+                self.sources.push((LossSource::Patterned(patterned.clone()), count));
                 return Ok(());
             }
             DpEvent::GaussianMixture(mixture) if !replaced => {
                 self.is_tighter |= mixture.means.iter().any(|mean| mean.len() > 1);
-                self.sources.push((Source::Mixture(mixture.clone()), count));
+                self.sources.push((LossSource::Mixture(mixture.clone()), count));
                 return Ok(());
             }
             _ => {}
         }
-        let pairs = DominatingPairs::of_events([(event, count)], relation)?;
+        let pairs = dominating_pairs_of([(event, count)], relation)?;
         let known = pairs.parts.iter().all(|(pair, _)| has_losses(pair));
         if !known || pairs.total_variation > 0.0 {
             return Err(AccountantError::unsupported(
@@ -123,16 +123,16 @@ impl Sources {
         }
         self.mass_at_infinity += pairs.mass_at_infinity;
         self.infinite = self.infinite.take().or(pairs.infinite);
-        self.sources.extend(pairs.parts.into_iter().map(|(pair, n)| (Source::Pair(pair), n)));
+        self.sources.extend(pairs.parts.into_iter().map(|(pair, n)| (LossSource::Pair(pair), n)));
         Ok(())
     }
 
     /// Returns about how many random numbers one loss takes.
     pub(super) fn work(&self) -> f64 {
-        let one = |(source, count): &(Source, u64)| match source {
-            Source::Pair(Pair::Gaussian { .. }) => 1.0,
-            Source::Pair(_) => *count as f64,
-            Source::Patterned(patterned) => {
+        let one = |(source, count): &(LossSource, u64)| match source {
+            LossSource::Pair(Pair::Gaussian { .. }) => 1.0,
+            LossSource::Pair(_) => *count as f64,
+            LossSource::Patterned(patterned) => {
                 let modes = match patterned.participation {
                     RandomParticipation::BallsInBins { cycle }
                         if cycle < patterned.column.len() as u64 =>
@@ -149,11 +149,11 @@ impl Sources {
                 };
                 *count as f64 * (patterned.steps as f64 * modes + parts)
             }
-            Source::Bins(bins) => *count as f64 * bins.work(),
-            Source::Sequence(sequence) => *count as f64 * sequence.work(),
-            Source::ReplacedBins(bins) => *count as f64 * bins.work(),
-            Source::ReplacedSequence(sequence) => *count as f64 * 2.0 * sequence.work(),
-            Source::Mixture(mixture) => {
+            LossSource::Bins(bins) => *count as f64 * bins.work(),
+            LossSource::Sequence(sequence) => *count as f64 * sequence.work(),
+            LossSource::ReplacedBins(bins) => *count as f64 * bins.work(),
+            LossSource::ReplacedSequence(sequence) => *count as f64 * 2.0 * sequence.work(),
+            LossSource::Mixture(mixture) => {
                 *count as f64 * mixture.means.iter().map(|mean| mean.len() as f64).sum::<f64>()
             }
         };
@@ -169,10 +169,10 @@ impl Sources {
         let (mut mean, mut variance) = (0.0, 0.0);
         for (source, count) in &self.sources {
             let (one, spread) = match source {
-                Source::Pair(Pair::Gaussian { mu }) => (-0.5 * mu * mu, mu * mu),
-                Source::Pair(Pair::Sampled { q, mu }) => (-0.5 * q * mu * mu, (q * mu).powi(2)),
-                Source::Bins(bins) => bins.lower_bound(),
-                Source::Sequence(sequence) => sequence.lower_bound(),
+                LossSource::Pair(Pair::Gaussian { mu }) => (-0.5 * mu * mu, mu * mu),
+                LossSource::Pair(Pair::Sampled { q, mu }) => (-0.5 * q * mu * mu, (q * mu).powi(2)),
+                LossSource::Bins(bins) => bins.lower_bound(),
+                LossSource::Sequence(sequence) => sequence.lower_bound(),
                 _ => return 1.0,
             };
             mean += one * *count as f64;
@@ -191,13 +191,13 @@ impl Sources {
         if power == 1 {
             return Some(0.0);
         }
-        let one = |(source, count): &(Source, u64)| -> Option<f64> {
+        let one = |(source, count): &(LossSource, u64)| -> Option<f64> {
             let each = match source {
-                Source::Pair(Pair::Gaussian { mu }) => {
+                LossSource::Pair(Pair::Gaussian { mu }) => {
                     0.5 * f64::from(power * (power - 1)) * mu * mu
                 }
-                Source::Pair(Pair::Sampled { q, mu }) => sampled_powers(*q, *mu, power).1,
-                Source::Bins(bins) => bins.ln_moment(power)?,
+                LossSource::Pair(Pair::Sampled { q, mu }) => sampled_powers(*q, *mu, power).1,
+                LossSource::Bins(bins) => bins.ln_moment(power)?,
                 _ => return None,
             };
             Some(each * *count as f64)
@@ -219,13 +219,13 @@ impl Sources {
         let mut total = 0.0;
         for (source, count) in &self.sources {
             match source {
-                Source::Pair(Pair::Gaussian { mu }) => {
+                LossSource::Pair(Pair::Gaussian { mu }) => {
                     let mu = mu * (*count as f64).sqrt();
                     let shift = if with_unit { f64::from(power) - 0.5 } else { 0.5 };
                     total += mu * generator.normal() + shift * mu * mu;
                     continue;
                 }
-                Source::Pair(Pair::Sampled { q, mu }) if with_unit && power > 1 => {
+                LossSource::Pair(Pair::Sampled { q, mu }) if with_unit && power > 1 => {
                     let (cumulative, _) = sampled_powers(*q, *mu, power);
                     for _ in 0..*count {
                         let at = generator.uniform();
@@ -238,17 +238,19 @@ impl Sources {
             }
             for _ in 0..*count {
                 total += match source {
-                    Source::Pair(pair) => loss_of_pair(pair, direction, generator),
-                    Source::Patterned(one) => signed(one.loss(&one.output(with_unit, generator))),
-                    Source::Mixture(one) => signed(one.loss(&one.output(with_unit, generator))),
-                    Source::Bins(one) => {
+                    LossSource::Pair(pair) => loss_of_pair(pair, direction, generator),
+                    LossSource::Patterned(one) => {
+                        signed(one.loss(&one.output(with_unit, generator)))
+                    }
+                    LossSource::Mixture(one) => signed(one.loss(&one.output(with_unit, generator))),
+                    LossSource::Bins(one) => {
                         let power = if with_unit { power } else { 0 };
                         signed(one.loss(power, generator, scratch))
                     }
-                    Source::Sequence(one) => signed(one.loss(with_unit, generator, scratch)),
+                    LossSource::Sequence(one) => signed(one.loss(with_unit, generator, scratch)),
                     // Both directions have the same distribution.
-                    Source::ReplacedBins(one) => one.replaced_loss(generator, scratch),
-                    Source::ReplacedSequence(one) => one.replaced_loss(generator, scratch),
+                    LossSource::ReplacedBins(one) => one.replaced_loss(generator, scratch),
+                    LossSource::ReplacedSequence(one) => one.replaced_loss(generator, scratch),
                 };
             }
         }

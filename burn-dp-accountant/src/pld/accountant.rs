@@ -7,7 +7,7 @@ use super::grid_settings::GridSettings;
 use super::profile::profile;
 use crate::accountant::Accountant;
 use crate::domain::{check_delta, check_epsilon};
-use crate::dominating_pairs::DominatingPairs;
+use crate::dominating_pairs::{DominatingPairs, dominating_pairs_of};
 use crate::epsilon::{DeltaBracket, Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
@@ -106,7 +106,7 @@ impl Accountant for PldAccountant {
         events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
         relation: NeighboringRelation,
     ) -> Result<Self, AccountantError> {
-        Ok(Self::of(DominatingPairs::of_events(events, relation)?))
+        Ok(Self::of(dominating_pairs_of(events, relation)?))
     }
 
     /// Returns ε at `delta`: `upper` is rounded up, `lower` is rounded down, and the estimate is

@@ -1,11 +1,11 @@
 //! Compositions of the lattices of one direction at one grid width.
 
 use super::fourier::GridError;
-use super::side::Side;
 use super::spectrum::Spectrum;
 use super::window::Composed;
 use crate::dominating_pairs::{Direction, Pair};
 use crate::lattice::{Discretized, Lattice, discretize, largest_losses, span};
+use crate::math::side::Side;
 use crate::saddle::Target;
 use crate::threads;
 

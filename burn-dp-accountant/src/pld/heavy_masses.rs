@@ -10,9 +10,9 @@
 use rustfft::num_complex::Complex64;
 
 use super::fourier::{FFT_ERROR, plan_forward};
-use super::powers::{Powers, Source, Transform};
+use super::powers::{Powers, RoundingEffect, Transform};
 use crate::math::complex::ln_1p;
-use crate::math::sum::Sum;
+use crate::math::sum::CompensatedSum;
 
 /// Maximum number of terms that are computed one by one.
 const MAX_TERMS: usize = 1 << 20;
@@ -43,7 +43,7 @@ pub(super) fn with_less_rounding(transform: &Transform, powers: Powers, count: u
     order.select_nth_unstable_by(budget - 1, by_mass);
     let (heavy, light) = order.split_at(budget);
     let mass = |indices: &[usize]| {
-        let mut sum = Sum::default();
+        let mut sum = CompensatedSum::default();
         indices.iter().for_each(|&i| sum.add(transform.tilted[i]));
         sum.value()
     };
@@ -82,7 +82,7 @@ pub(super) fn with_less_rounding(transform: &Transform, powers: Powers, count: u
             POWER_ERROR * modulus * (n * difference.norm() + 1.0) + TERM_ERROR * slope * size,
         );
     }
-    let source = Source {
+    let source = RoundingEffect {
         slopes,
         norm_error: FFT_ERROR * levels * norm,
         point_error: FFT_ERROR * levels * sum,
@@ -107,7 +107,7 @@ pub(super) fn terms(
     let length = size as f64;
     // A distance times a frequency is far below 2^63.
     let size = size as i64;
-    let (mut re, mut im, mut moduli) = (Sum::default(), Sum::default(), 0.0);
+    let (mut re, mut im, mut moduli) = (CompensatedSum::default(), CompensatedSum::default(), 0.0);
     for &i in indices {
         let turns = (distance(transform, i) * k as i64).rem_euclid(size);
         // The representative around 0: the sine keeps its relative accuracy.

@@ -17,7 +17,6 @@ mod heavy_masses;
 mod powers;
 mod profile;
 mod rotation;
-mod side;
 mod spectrum;
 mod squaring;
 mod tabulated;

@@ -5,7 +5,7 @@ use rustfft::num_complex::Complex64;
 use super::fourier::{FFT_ERROR, GridError, plan_forward};
 use super::rotation::BLOCK;
 use crate::lattice::{Lattice, ln_moment};
-use crate::math::sum::Sum;
+use crate::math::sum::CompensatedSum;
 
 /// Logarithm of the share of the composition below which a frequency is omitted.
 pub(super) const LN_NEGLIGIBLE: f64 = -80.0;
@@ -51,7 +51,7 @@ impl Transform {
         let forward = plan_forward(size);
         let mut input = forward.make_input_vec();
         let mut index = (-(top as i64)).rem_euclid(size as i64) as usize;
-        let mut sum = Sum::default();
+        let mut sum = CompensatedSum::default();
         for (i, &mass) in tilted.iter().enumerate() {
             if i != top {
                 input[index] += mass;
@@ -133,7 +133,7 @@ impl Transform {
             indices,
             values,
             rounding,
-            sources: vec![Source {
+            sources: vec![RoundingEffect {
                 slopes,
                 norm_error: self.norm_error,
                 point_error: self.point_error,
@@ -179,7 +179,7 @@ pub(super) struct Powers {
     pub(super) values: Vec<Complex64>,
     /// Rounding of the powers.
     pub(super) rounding: Vec<f64>,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<RoundingEffect>,
     /// Bound of each omitted frequency.
     pub(super) cut: f64,
     pub(super) size: usize,
@@ -188,7 +188,7 @@ pub(super) struct Powers {
 /// The effect of the rounding of one part's transform on a spectrum: derivatives, and the bounds of
 /// [`Transform`].
 #[derive(Clone)]
-pub(super) struct Source {
+pub(super) struct RoundingEffect {
     pub(super) slopes: Vec<f64>,
     pub(super) norm_error: f64,
     pub(super) point_error: f64,
@@ -205,8 +205,11 @@ impl Powers {
         let rounding =
             kept.iter().zip(&other.rounding).map(|(&i, r)| self.rounding[i] + r).collect();
         // The other factor is at most 1.
-        let mut sources: Vec<_> =
-            self.sources.drain(..).map(|s| Source { slopes: pick(&s.slopes), ..s }).collect();
+        let mut sources: Vec<_> = self
+            .sources
+            .drain(..)
+            .map(|s| RoundingEffect { slopes: pick(&s.slopes), ..s })
+            .collect();
         sources.extend(other.sources.iter().cloned());
         Self {
             indices: other.indices.clone(),

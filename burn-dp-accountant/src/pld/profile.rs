@@ -3,8 +3,8 @@
 use super::composition::Lattices;
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, tail};
-use super::side::Side;
 use crate::dominating_pairs::{DominatingPairs, directions, largest_loss};
+use crate::math::side::Side;
 use crate::saddle::Cumulants;
 
 /// Returns upper bounds on δ at `points` values of ε, from 0 to the ε of δ = 1e-12.

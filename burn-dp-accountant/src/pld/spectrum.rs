@@ -21,10 +21,10 @@ use super::fourier::{GridError, fast_size};
 use super::heavy_masses::with_less_rounding;
 use super::powers::{Powers, Transform};
 use super::rotation::{BLOCK, Rotation};
-use super::side::Side;
 use super::weights::{Frequency, weigh};
 use crate::lattice::{LOSS_ERROR, Lattice, largest_losses, ln_moment, mass_errors, spread};
-use crate::math::sum::Sum;
+use crate::math::side::Side;
+use crate::math::sum::CompensatedSum;
 use crate::saddle::{Contour, Target, ln_largest_weight};
 
 /// The spectrum of a composed lattice.
@@ -144,7 +144,7 @@ impl Spectrum {
         let size = self.size as i128;
         let steps = (i128::from(index) - i128::from(self.origin)).rem_euclid(size) as u64;
         let rotation = Rotation::new(steps, self.size);
-        let (mut above, mut above_shifted) = (Sum::default(), Sum::default());
+        let (mut above, mut above_shifted) = (CompensatedSum::default(), CompensatedSum::default());
         for frequencies in self.frequencies.chunk_by(|a, b| a.index / BLOCK == b.index / BLOCK) {
             let base = rotation.base(frequencies[0].index / BLOCK);
             let (mut part, mut part_shifted) = (0.0, 0.0);

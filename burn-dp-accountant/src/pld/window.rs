@@ -14,8 +14,8 @@
 use rustfft::num_complex::Complex64;
 
 use super::fourier::{FFT_ERROR, GridError, fast_size, plan_backward, plan_forward};
-use super::side::Side;
 use crate::lattice::{LOSS_ERROR, Lattice, largest_losses, ln_moment, mass_errors, spread};
+use crate::math::side::Side;
 
 /// Tilted probability that may be outside the window (natural logarithm).
 const LN_OUTSIDE: f64 = -32.0;
@@ -165,14 +165,14 @@ impl Composed {
 
 /// Bounds of the rounding of the composed masses.
 #[derive(Debug, Clone, Copy, Default)]
-struct Rounding {
+struct RoundingError {
     /// Bound on the error of each mass.
     point: f64,
     /// Bound on the error of all masses in the 2-norm.
     norm: f64,
 }
 
-impl Rounding {
+impl RoundingError {
     /// Returns a bound on the error of a weighted sum, from the largest weight and the sum of the
     /// weights: each error at its bound, or Cauchy-Schwarz with `Σw² <= max w · Σw`.
     fn weighted(self, largest: f64, sum: f64) -> f64 {
@@ -187,12 +187,12 @@ fn convolve(
     width: f64,
     theta: f64,
     size: usize,
-) -> (Vec<f64>, Rounding) {
+) -> (Vec<f64>, RoundingError) {
     let (forward, backward) = (plan_forward(size), plan_backward(size));
     let levels = (size as f64).log2() + 3.0;
     let mut product: Vec<Complex64> = Vec::new();
-    let mut error = Rounding::default();
-    let failed = Rounding { point: f64::INFINITY, norm: f64::INFINITY };
+    let mut error = RoundingError::default();
+    let failed = RoundingError { point: f64::INFINITY, norm: f64::INFINITY };
     for (lattice, count) in parts {
         let normalizer = ln_moment(lattice, width, theta);
         let mut input = forward.make_input_vec();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::accountant::Accountant;
-use crate::dominating_pairs::{DominatingPairs, gaussian_shift};
+use crate::dominating_pairs::{dominating_pairs_of, gaussian_shift};
 use crate::event::DpEvent;
 use crate::gdp::GaussianDp;
 use crate::pld::PldAccountant;
@@ -19,13 +19,13 @@ const ORDERS: std::ops::Range<f64> = 1.2..300.0;
 /// A certified δ of one run at the ε that belongs to an order.
 #[derive(Debug)]
 pub(super) struct BaseDelta {
-    method: Method,
+    method: BaseAccountant,
     /// Values of the privacy loss distribution, by the number of the step.
     known: Mutex<BTreeMap<i64, f64>>,
 }
 
 #[derive(Debug)]
-enum Method {
+enum BaseAccountant {
     Gaussian(GaussianDp),
     Pld(PldAccountant),
     None,
@@ -34,16 +34,16 @@ enum Method {
 impl BaseDelta {
     /// Creates the δ of one `event`.
     pub(super) fn new(event: &DpEvent, relation: NeighboringRelation) -> Self {
-        let method = match DominatingPairs::of_events([(event, 1)], relation) {
+        let method = match dominating_pairs_of([(event, 1)], relation) {
             Ok(pairs) if pairs.infinite.is_none() && pairs.total_variation == 0.0 => {
                 let gaussian =
                     gaussian_shift(&pairs.parts).filter(|_| pairs.mass_at_infinity == 0.0);
                 match gaussian.map(GaussianDp::new) {
-                    Some(Ok(gdp)) => Method::Gaussian(gdp),
-                    _ => Method::Pld(PldAccountant::of(pairs).with_relative_width(1e-2)),
+                    Some(Ok(gdp)) => BaseAccountant::Gaussian(gdp),
+                    _ => BaseAccountant::Pld(PldAccountant::of(pairs).with_relative_width(1e-2)),
                 }
             }
-            _ => Method::None,
+            _ => BaseAccountant::None,
         };
         Self { method, known: Mutex::new(BTreeMap::new()) }
     }
@@ -52,8 +52,8 @@ impl BaseDelta {
     /// divergences. `share(δ)` is the cost of δ in the result; a negligible cost is not improved.
     pub(super) fn at(&self, order: f64, rdp: f64, share: impl Fn(f64) -> f64) -> f64 {
         let own = match &self.method {
-            Method::Gaussian(gdp) => gdp.delta((1.0 / (order - 1.0)).ln_1p()).ok(),
-            Method::Pld(pld) if ORDERS.contains(&order) && share(rdp) > 1e-4 => {
+            BaseAccountant::Gaussian(gdp) => gdp.delta((1.0 / (order - 1.0)).ln_1p()).ok(),
+            BaseAccountant::Pld(pld) if ORDERS.contains(&order) && share(rdp) > 1e-4 => {
                 // The next larger order has a smaller ε, hence a larger δ.
                 let step = ((order - 1.0).ln() / STEP).ceil() as i64;
                 let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use super::conversion::{delta_from_rdp, epsilon_from_rdp};
 use super::fixed_size::FixedSizeBound;
 use super::pairs::rdp_of_pair;
 use super::selection::rdp_of_selection;
-use crate::dominating_pairs::{DominatingPairs, Pair};
+use crate::dominating_pairs::{DominatingPairs, Pair, dominating_pairs_of};
 use crate::error::AccountantError;
 use crate::event::{DpEvent, RunCount};
 use crate::math::minimization::minimize;
@@ -96,7 +96,7 @@ impl RenyiCurve {
                 self.terms.push((Term::Exponential(*epsilon), count));
                 Ok(())
             }
-            _ => self.add_pairs(DominatingPairs::of_events([(event, count)], relation)?),
+            _ => self.add_pairs(dominating_pairs_of([(event, count)], relation)?),
         }
     }
 

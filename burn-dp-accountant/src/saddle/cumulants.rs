@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use super::contour::{Contour, Target};
-use super::source::{Limit, Rules, Source};
+use super::source::{CumulantSource, Limit, Rules};
 use crate::dominating_pairs::{Direction, Pair};
 use crate::lattice;
 use crate::math::normal;
@@ -17,7 +17,7 @@ const COARSE_POINTS: f64 = 6000.0;
 /// Losses of probability below a given tail are omitted: with small sampling probabilities they
 /// would dominate a large tilt although they practically never occur.
 pub(crate) struct Cumulants {
-    parts: Vec<(Source, f64)>,
+    parts: Vec<(CumulantSource, f64)>,
     limit: Limit,
 }
 
@@ -46,16 +46,18 @@ impl Cumulants {
 
     fn limited(parts: &[(Pair, u64)], direction: Direction, limit: Limit, tail: f64) -> Self {
         let source = |pair: &Pair| match *pair {
-            Pair::Gaussian { mu } => Source::Gaussian { mu },
+            Pair::Gaussian { mu } => CumulantSource::Gaussian { mu },
             _ => match limit.nodes(pair, direction, 64.0) {
                 Some(nodes) => {
                     let rules = Rules::new(64.0, nodes);
-                    Source::Nodes { pair: pair.clone(), direction, rules }
+                    CumulantSource::Nodes { pair: pair.clone(), direction, rules }
                 }
                 None => {
                     let span = lattice::span(pair, direction, 1.0, tail) - 4.0;
                     let width = span.max(1e-9) / COARSE_POINTS;
-                    Source::Discrete { points: lattice::points(pair, direction, width, tail) }
+                    CumulantSource::Discrete {
+                        points: lattice::points(pair, direction, width, tail),
+                    }
                 }
             },
         };
@@ -188,7 +190,7 @@ impl Cumulants {
     /// Returns whether the cumulants come from the densities, and not from points that only guide
     /// the search.
     pub(crate) fn are_exact(&self) -> bool {
-        !self.parts.iter().any(|(source, _)| matches!(source, Source::Discrete { .. }))
+        !self.parts.iter().any(|(source, _)| matches!(source, CumulantSource::Discrete { .. }))
     }
 
     /// Returns Chernoff's bound `(K(θ) + ln max_u e^{-θu}(1-e^{-u}) - ln δ)/θ`: an upper bound of ε

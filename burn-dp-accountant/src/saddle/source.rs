@@ -79,13 +79,13 @@ impl Rules {
 }
 
 /// The source of the cumulants.
-pub(super) enum Source {
+pub(super) enum CumulantSource {
     Gaussian { mu: f64 },
     Nodes { pair: Pair, direction: Direction, rules: Rules },
     Discrete { points: Vec<(f64, f64)> },
 }
 
-impl Source {
+impl CumulantSource {
     /// Returns `K`, `K'` and `K''` at `theta > 0`.
     pub(super) fn at(&mut self, theta: f64, limit: Limit) -> (f64, f64, f64) {
         match self {

@@ -1,17 +1,47 @@
 //! The options of correlated noise, with a sampler that bounds how often a unit takes part.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::path::PathBuf;
 
 use burn_dp_accountant::correlated_noise::{Participation, Strategy};
 use burn_dp_accountant::{AccountantError, DpEvent};
+use clap::Args;
 
-use crate::output::invalid;
-use crate::sampler::{Sampler, SamplerOptions, needed};
+use crate::output::{invalid, needed};
 
-impl SamplerOptions {
-    /// Returns whether the noise of the steps is correlated.
-    pub(crate) fn is_correlated(&self) -> bool {
-        self.strategy.is_some() || !self.coefficients.is_empty()
+/// The correlation of the noise; none by default.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CorrelationOptions {
+    /// Coefficients of banded correlated noise, separated by commas (every sampler that bounds how
+    /// often a unit takes part: cyclic-poisson, balls-in-bins, random-allocation, min-separation,
+    /// shuffled, shuffled-once). --accountant exact has the certified bound, --accountant
+    /// monte-carlo the simulated one.
+    #[arg(long, value_delimiter = ',', value_name = "C")]
+    coefficients: Vec<f64>,
+    /// Strategy of the correlated noise, in place of --coefficients: a file that `strategy
+    /// --output` wrote, of any kind. --steps is by default the number of its steps.
+    #[arg(long, value_name = "FILE", conflicts_with = "coefficients")]
+    strategy: Option<PathBuf>,
+    /// The strategy in the file, after it was read, because a calibration needs it at every noise
+    /// multiplier.
+    #[arg(skip)]
+    read: OnceCell<Strategy>,
+}
+
+impl CorrelationOptions {
+    /// Returns an option that is given.
+    pub(crate) fn option(&self) -> Option<&'static str> {
+        match (&self.strategy, &self.coefficients[..]) {
+            (Some(_), _) => Some("--strategy"),
+            (None, []) => None,
+            _ => Some("--coefficients"),
+        }
+    }
+
+    /// Returns whether a strategy in a file is given.
+    pub(crate) fn has_file(&self) -> bool {
+        self.strategy.is_some()
     }
 
     /// Returns the strategy in the file, if there is one. The file is read once.
@@ -46,7 +76,7 @@ impl SamplerOptions {
     }
 
     /// Returns a run with the noise of the strategy or the coefficients.
-    pub(crate) fn correlated(
+    pub(crate) fn run(
         &self,
         noise_multiplier: f64,
         steps: Option<u64>,
@@ -58,42 +88,6 @@ impl SamplerOptions {
         // The strategy must also have the last step.
         event.advanced(steps.saturating_sub(1)).validate()?;
         Ok((event, steps))
-    }
-
-    /// Returns a run of shuffled epochs.
-    pub(crate) fn shuffled(
-        &self,
-        noise_multiplier: f64,
-        steps: Option<u64>,
-    ) -> Result<(DpEvent, u64), AccountantError> {
-        let epochs = needed("--epochs", self.epochs)?;
-        if self.is_correlated() {
-            let steps = needed("--steps", self.steps_of_run(steps)?)?;
-            let participation = match self.sampler {
-                Sampler::ShuffledOnce => {
-                    Participation::FixedOrder { period: steps.div_ceil(epochs.max(1)) }
-                }
-                _ => Participation::AtMost { times: epochs, separation: 1 },
-            };
-            if epochs == 0 || !steps.is_multiple_of(epochs) {
-                return Err(invalid(
-                    "--epochs",
-                    format!("must divide the {steps} steps into equal epochs, got {epochs}"),
-                ));
-            }
-            return self.correlated(noise_multiplier, Some(steps), participation);
-        }
-        if steps.is_some() {
-            return Err(invalid(
-                "--steps",
-                "is not needed by shuffled epochs with independent noise: a unit takes part once \
-                 in each epoch; give --epochs",
-            ));
-        }
-        // A unit has one release in each epoch; the others do not depend on it.
-        let event = DpEvent::gaussian(noise_multiplier);
-        event.validate()?;
-        Ok((event, epochs))
     }
 
     /// Returns the norm of the coefficients, which must not be more than the parts: otherwise the

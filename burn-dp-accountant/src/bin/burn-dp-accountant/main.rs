@@ -6,7 +6,7 @@ mod correlated;
 mod output;
 mod plot;
 mod sampler;
-mod sampler_rules;
+mod samplers;
 mod strategy_options;
 mod training;
 

@@ -20,3 +20,8 @@ pub(crate) fn number(value: f64) -> Value {
 pub(crate) fn invalid(name: &'static str, reason: impl Into<String>) -> AccountantError {
     AccountantError::InvalidArgument { name, reason: reason.into() }
 }
+
+/// Returns the value of an option, or an error that names it.
+pub(crate) fn needed(name: &'static str, value: Option<u64>) -> Result<u64, AccountantError> {
+    value.ok_or_else(|| invalid(name, "is needed by this sampler"))
+}

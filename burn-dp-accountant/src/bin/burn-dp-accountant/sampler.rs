@@ -1,13 +1,12 @@
 //! The options that describe a sampler.
 
-use std::cell::OnceCell;
-use std::path::PathBuf;
-
-use burn_dp_accountant::correlated_noise::{Participation, Strategy};
+use burn_dp_accountant::correlated_noise::Participation;
 use burn_dp_accountant::{AccountantError, DpEvent};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::output::invalid;
+use crate::correlated::CorrelationOptions;
+use crate::output::{invalid, needed};
+use crate::samplers::Sampler;
 
 /// The sampler. Every sampler but `poisson` describes one segment.
 #[derive(Debug, Clone, Args)]
@@ -28,20 +27,8 @@ pub(crate) struct SamplerOptions {
     /// --sampling-probability is relative to the part.
     #[arg(long, visible_alias = "bands", value_name = "B")]
     pub(crate) parts: Option<u64>,
-    /// Coefficients of banded correlated noise, separated by commas (every sampler that bounds how
-    /// often a unit takes part: cyclic-poisson, balls-in-bins, random-allocation, min-separation,
-    /// shuffled, shuffled-once). --accountant exact has the certified bound, --accountant
-    /// monte-carlo the simulated one.
-    #[arg(long, value_delimiter = ',', value_name = "C")]
-    pub(crate) coefficients: Vec<f64>,
-    /// Strategy of the correlated noise, in place of --coefficients: a file that `strategy
-    /// --output` wrote, of any kind. --steps is by default the number of its steps.
-    #[arg(long, value_name = "FILE", conflicts_with = "coefficients")]
-    pub(crate) strategy: Option<PathBuf>,
-    /// The strategy in the file, after it was read, because a calibration needs it at every noise
-    /// multiplier.
-    #[arg(skip)]
-    pub(crate) read: OnceCell<Strategy>,
+    #[command(flatten)]
+    pub(crate) noise: CorrelationOptions,
     /// Number of steps of an epoch (balls-in-bins, random-allocation).
     #[arg(long, value_name = "T")]
     pub(crate) bins: Option<u64>,
@@ -62,31 +49,6 @@ pub(crate) struct SamplerOptions {
     /// examples.
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub(crate) examples_per_unit: u64,
-}
-
-/// How the units of a step are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Sampler {
-    /// Each unit independently with the same probability.
-    Poisson,
-    /// Poisson, cut uniformly at random to a largest batch size.
-    TruncatedPoisson,
-    /// Poisson from one of several fixed parts of the data, in turn.
-    CyclicPoisson,
-    /// Each unit in exactly one step (or several) of an epoch, chosen uniformly.
-    BallsInBins,
-    /// Each unit in exactly one step of an epoch, chosen uniformly again in each epoch.
-    RandomAllocation,
-    /// Poisson, with a pause after each step of a unit.
-    MinSeparation,
-    /// Parts of a permutation: each unit once in each epoch, without amplification.
-    Shuffled,
-    /// As shuffled, with one permutation for all epochs: the steps of a unit are an epoch apart.
-    ShuffledOnce,
-    /// A uniformly random batch of a fixed size.
-    FixedSize,
-    /// A fixed number of independent uniform draws.
-    WithReplacement,
 }
 
 impl SamplerOptions {
@@ -119,11 +81,11 @@ impl SamplerOptions {
             Sampler::CyclicPoisson => {
                 let parts = needed("--parts", self.parts)?;
                 let q = self.probability(sampling_probability, parts)?;
-                if self.strategy.is_some() {
+                if self.noise.has_file() {
                     let cyclic = Participation::CyclicPoisson { parts, sampling_probability: q };
-                    return self.correlated(noise_multiplier, steps, cyclic);
+                    return self.noise.run(noise_multiplier, steps, cyclic);
                 }
-                let event = DpEvent::dp_sgd_step(q, noise_multiplier / self.norm(parts)?);
+                let event = DpEvent::dp_sgd_step(q, noise_multiplier / self.noise.norm(parts)?);
                 let (event, steps) = counted(event)?;
                 // A unit is in one part, hence in every `parts`-th step.
                 Ok((event, steps.div_ceil(parts)))
@@ -136,7 +98,7 @@ impl SamplerOptions {
                 let sampling_probability =
                     self.probability_after_pause(sampling_probability, separation)?;
                 let rule = Participation::MinSeparation { separation, sampling_probability };
-                self.correlated(noise_multiplier, steps, rule)
+                self.noise.run(noise_multiplier, steps, rule)
             }
             Sampler::Shuffled | Sampler::ShuffledOnce => self.shuffled(noise_multiplier, steps),
             Sampler::FixedSize => counted(DpEvent::SampledWithoutReplacement {
@@ -150,6 +112,22 @@ impl SamplerOptions {
                 event: gaussian(),
             }),
         }
+    }
+
+    /// Returns an error for options that the sampler would ignore.
+    pub(crate) fn refuse_foreign_options(&self) -> Result<(), AccountantError> {
+        let given = [
+            (self.max_batch_size.is_some(), "--max-batch-size"),
+            (self.parts.is_some(), "--parts"),
+            (self.bins.is_some(), "--bins"),
+            (self.epochs.is_some(), "--epochs"),
+            (self.fresh_bins, "--fresh-bins"),
+            (self.participations != 1, "--participations"),
+            (self.separation.is_some(), "--separation"),
+            (self.examples_per_unit != 1, "--examples-per-unit"),
+        ];
+        let given = given.into_iter().filter_map(|(given, option)| given.then_some(option));
+        given.chain(self.noise.option()).try_for_each(|option| self.sampler.check_uses(option))
     }
 
     /// Returns whether a batch size was given.
@@ -169,7 +147,7 @@ impl SamplerOptions {
     ) -> Result<(DpEvent, u64), AccountantError> {
         let fresh_bins = self.fresh_bins || self.sampler == Sampler::RandomAllocation;
         let bins = needed("--bins", self.bins)?;
-        let steps = if self.epochs.is_none() { self.steps_of_run(steps)? } else { steps };
+        let steps = if self.epochs.is_none() { self.noise.steps_of_run(steps)? } else { steps };
         let epochs = match (self.epochs, steps) {
             (Some(epochs), None) => epochs,
             (None, None) => 1,
@@ -189,7 +167,7 @@ impl SamplerOptions {
                 }
             }
         };
-        if self.is_correlated() {
+        if self.noise.option().is_some() {
             if self.participations != 1 {
                 return Err(invalid(
                     "--participations",
@@ -207,7 +185,7 @@ impl SamplerOptions {
                 true => Participation::RandomAllocation { bins },
                 false => Participation::BallsInBins { bins },
             };
-            return self.correlated(noise_multiplier, Some(steps), participation);
+            return self.noise.run(noise_multiplier, Some(steps), participation);
         }
         let event = Box::new(DpEvent::gaussian(noise_multiplier));
         let (same, fresh) = if fresh_bins { (1, epochs) } else { (epochs, 1) };
@@ -219,6 +197,42 @@ impl SamplerOptions {
         };
         event.validate()?;
         Ok((event, fresh))
+    }
+
+    /// Returns a run of shuffled epochs.
+    fn shuffled(
+        &self,
+        noise_multiplier: f64,
+        steps: Option<u64>,
+    ) -> Result<(DpEvent, u64), AccountantError> {
+        let epochs = needed("--epochs", self.epochs)?;
+        if self.noise.option().is_some() {
+            let steps = needed("--steps", self.noise.steps_of_run(steps)?)?;
+            let participation = match self.sampler {
+                Sampler::ShuffledOnce => {
+                    Participation::FixedOrder { period: steps.div_ceil(epochs.max(1)) }
+                }
+                _ => Participation::AtMost { times: epochs, separation: 1 },
+            };
+            if epochs == 0 || !steps.is_multiple_of(epochs) {
+                return Err(invalid(
+                    "--epochs",
+                    format!("must divide the {steps} steps into equal epochs, got {epochs}"),
+                ));
+            }
+            return self.noise.run(noise_multiplier, Some(steps), participation);
+        }
+        if steps.is_some() {
+            return Err(invalid(
+                "--steps",
+                "is not needed by shuffled epochs with independent noise: a unit takes part once \
+                 in each epoch; give --epochs",
+            ));
+        }
+        // A unit has one release in each epoch; the others do not depend on it.
+        let event = DpEvent::gaussian(noise_multiplier);
+        event.validate()?;
+        Ok((event, epochs))
     }
 
     /// Returns the sampling probability: as given, or the batch size over the size of a part.
@@ -268,9 +282,4 @@ impl SamplerOptions {
         }
         Ok((share / may_take_part).min(1.0))
     }
-}
-
-/// Returns the value of an option, or an error that names it.
-pub(crate) fn needed(name: &'static str, value: Option<u64>) -> Result<u64, AccountantError> {
-    value.ok_or_else(|| invalid(name, "is needed by this sampler"))
 }

@@ -15,7 +15,7 @@ use crate::output::invalid;
 pub(crate) struct StrategyOptions {
     /// Kind of the strategy.
     #[arg(long, value_enum, required_unless_present = "strategy")]
-    kind: Option<Kind>,
+    kind: Option<StrategyKind>,
     /// Number of steps of the run.
     #[arg(long, value_name = "N", required_unless_present = "strategy")]
     steps: Option<u64>,
@@ -76,7 +76,7 @@ pub(crate) struct StrategyOptions {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum StrategyKind {
     /// Independent noise.
     Identity,
     /// The optimal Toeplitz strategy.
@@ -183,27 +183,29 @@ impl StrategyOptions {
         self.check(kind)?;
         let given = self.coefficients.as_deref();
         let family = match (kind, given, self.bands) {
-            (Kind::Identity, ..) => return Strategy::identity(steps),
-            (Kind::Toeplitz, ..) => return Strategy::optimal_toeplitz(steps),
-            (Kind::Tree, ..) => return Strategy::tree(steps),
-            (Kind::Banded, Some(path), _) => {
+            (StrategyKind::Identity, ..) => return Strategy::identity(steps),
+            (StrategyKind::Toeplitz, ..) => return Strategy::optimal_toeplitz(steps),
+            (StrategyKind::Tree, ..) => return Strategy::tree(steps),
+            (StrategyKind::Banded, Some(path), _) => {
                 return Strategy::banded_toeplitz(steps, &numbers(path)?);
             }
-            (Kind::BandedInverse, Some(path), _) => {
+            (StrategyKind::BandedInverse, Some(path), _) => {
                 return Strategy::banded_inverse(steps, &numbers(path)?);
             }
-            (Kind::BandedInverse, None, Some(bands)) if self.square_root => {
+            (StrategyKind::BandedInverse, None, Some(bands)) if self.square_root => {
                 return Strategy::banded_inverse_square_root(steps, bands);
             }
-            (Kind::Blt, ..) if !self.theta.is_empty() => {
+            (StrategyKind::Blt, ..) if !self.theta.is_empty() => {
                 return Strategy::buffered(steps, &self.theta, &self.omega);
             }
-            (Kind::Dense, Some(path), _) => return triangle(steps, path),
-            (Kind::Banded, None, Some(bands)) => StrategyFamily::BandedToeplitz { bands },
-            (Kind::BandedInverse, None, Some(bands)) => StrategyFamily::BandedInverse { bands },
-            (Kind::Blt, ..) => StrategyFamily::Buffered { buffers: self.buffers },
-            (Kind::Dense, None, _) => StrategyFamily::Dense,
-            (Kind::Banded | Kind::BandedInverse, None, None) => {
+            (StrategyKind::Dense, Some(path), _) => return triangle(steps, path),
+            (StrategyKind::Banded, None, Some(bands)) => StrategyFamily::BandedToeplitz { bands },
+            (StrategyKind::BandedInverse, None, Some(bands)) => {
+                StrategyFamily::BandedInverse { bands }
+            }
+            (StrategyKind::Blt, ..) => StrategyFamily::Buffered { buffers: self.buffers },
+            (StrategyKind::Dense, None, _) => StrategyFamily::Dense,
+            (StrategyKind::Banded | StrategyKind::BandedInverse, None, None) => {
                 return Err(invalid(
                     "--bands",
                     "must be given to search a strategy, or --coefficients FILE for a given one",
@@ -228,14 +230,17 @@ impl StrategyOptions {
     }
 
     /// Returns an error for an option that the kind does not use.
-    fn check(&self, kind: Kind) -> Result<(), AccountantError> {
-        let banded = matches!(kind, Kind::Banded | Kind::BandedInverse);
+    fn check(&self, kind: StrategyKind) -> Result<(), AccountantError> {
+        let banded = matches!(kind, StrategyKind::Banded | StrategyKind::BandedInverse);
         let unused = [
             ("--bands", self.bands.is_some() && !banded),
-            ("--square-root", self.square_root && kind != Kind::BandedInverse),
-            ("--buffers", self.buffers.is_some() && kind != Kind::Blt),
-            ("--theta, --omega", !self.theta.is_empty() && kind != Kind::Blt),
-            ("--coefficients", self.coefficients.is_some() && !banded && kind != Kind::Dense),
+            ("--square-root", self.square_root && kind != StrategyKind::BandedInverse),
+            ("--buffers", self.buffers.is_some() && kind != StrategyKind::Blt),
+            ("--theta, --omega", !self.theta.is_empty() && kind != StrategyKind::Blt),
+            (
+                "--coefficients",
+                self.coefficients.is_some() && !banded && kind != StrategyKind::Dense,
+            ),
         ];
         match unused.into_iter().find(|(_, is_unused)| *is_unused) {
             Some((name, _)) => {

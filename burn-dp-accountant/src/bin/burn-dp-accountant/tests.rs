@@ -131,6 +131,7 @@ fn an_audit_prints_each_estimator_with_its_rule() {
     let line = format!("audit --scores {} --delta 0 --plot {}", file.display(), svg.display());
     let estimates = json(&format!("{line} --json"));
     let names = ["clopper_pearson", "one_run", "one_run_fdp", "gdp", "auc", "tpr_at_fpr"];
+    assert_eq!(estimates.as_array().unwrap().len(), names.len());
     for (estimate, name) in estimates.as_array().unwrap().iter().zip(names) {
         assert_eq!(estimate["estimator"], name);
         assert_eq!(estimate["significance"], 0.05);

@@ -6,10 +6,11 @@ use burn_dp_accountant::{
     AccountantError, DpEvent, LedgerHeader, NeighboringRelation, NoiseProvenance, PrivacyLedger,
     UnitOfPrivacy,
 };
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::output::invalid;
-use crate::sampler::{Sampler, SamplerOptions};
+use crate::sampler::SamplerOptions;
+use crate::samplers::{Relation, Sampler};
 
 /// The training: a ledger file, or segments (repeat the three options for several segments).
 #[derive(Debug, Args)]
@@ -36,27 +37,6 @@ pub(crate) struct Training {
     /// fixed-size, with-replacement, shuffled and shuffled-once, add-or-remove-one for the others.
     #[arg(long, value_enum)]
     relation: Option<Relation>,
-}
-
-/// The neighboring relation, as an option.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Relation {
-    /// One unit is added or removed.
-    AddOrRemoveOne,
-    /// One unit is replaced by another; the noise multiplier stays relative to one threshold.
-    ReplaceOne,
-    /// One unit is replaced by a unit that contributes nothing.
-    ReplaceSpecial,
-}
-
-impl From<Relation> for NeighboringRelation {
-    fn from(relation: Relation) -> Self {
-        match relation {
-            Relation::AddOrRemoveOne => Self::AddOrRemoveOne,
-            Relation::ReplaceOne => Self::ReplaceOne,
-            Relation::ReplaceSpecial => Self::ReplaceSpecial,
-        }
-    }
 }
 
 /// The events of a training.
@@ -109,7 +89,7 @@ impl Training {
             let relation = ledger.header().relation;
             return Ok(Events { events, relation, ledger: Some(ledger) });
         }
-        let relation = self.sampler.relation(self.relation)?.into();
+        let relation = self.sampler.sampler.relation(self.relation)?.into();
         if self.sampler.sampler != Sampler::Poisson || self.sampler.has_batch_size() {
             let one = self.one_segment()?;
             return Ok(Events { events: vec![one], relation, ledger: None });
@@ -136,9 +116,7 @@ impl Training {
         }
         Ok(Events { events, relation, ledger: None })
     }
-}
 
-impl Training {
     /// Returns the one segment of a sampler that is not plain Poisson.
     fn one_segment(&self) -> Result<(DpEvent, u64), AccountantError> {
         let (q, sigma, steps) = (&self.sampling_probability, &self.noise_multiplier, &self.steps);

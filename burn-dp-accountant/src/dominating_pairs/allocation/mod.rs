@@ -34,8 +34,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::direction::Direction;
 use crate::math::normal;
+use crate::math::side::Side;
 use crate::threads;
-use sums::{Side, Sums};
+use sums::SumDistribution;
 
 /// Distance of the cut from the mean of the shifted component.
 const REACH: f64 = 10.0;
@@ -54,7 +55,7 @@ const KEPT: usize = 16;
 
 /// One bound of the likelihood ratio under `Q`.
 #[derive(Debug)]
-struct Bound {
+struct RatioBound {
     /// Losses `ln(S/t)` under "remove", ascending, and their masses under `Q`.
     losses: Vec<(f64, f64)>,
     /// Mass under `Q` of a likelihood ratio of 0.
@@ -63,18 +64,18 @@ struct Bound {
 
 /// The privacy loss of random allocation, from both sides.
 #[derive(Debug)]
-struct Table {
+struct AllocationTable {
     bins: u64,
     shift: f64,
-    upper: Bound,
-    lower: Bound,
+    upper: RatioBound,
+    lower: RatioBound,
     /// Mass under `P` of the outcomes that the upper bound cuts.
     cut: f64,
 }
 
 /// The privacy loss of random allocation to one of several bins; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Allocation(Arc<Table>);
+pub(crate) struct Allocation(Arc<AllocationTable>);
 
 impl PartialEq for Allocation {
     fn eq(&self, other: &Self) -> bool {
@@ -84,7 +85,7 @@ impl PartialEq for Allocation {
 
 /// Losses and masses under `P` that bound the pair, and the mass at an infinite loss.
 #[derive(Debug)]
-pub(crate) struct Losses {
+pub(crate) struct LossDistribution {
     pub(crate) atoms: Vec<(f64, f64)>,
     pub(crate) infinite: f64,
 }
@@ -102,7 +103,7 @@ impl Allocation {
         if let Some(found) = known(&tables()) {
             return found;
         }
-        let made = Self(Arc::new(Table::new(bins, shift)));
+        let made = Self(Arc::new(AllocationTable::new(bins, shift)));
         let mut tables = tables();
         if tables.len() >= KEPT {
             tables.remove(0);
@@ -118,7 +119,7 @@ impl Allocation {
 
     /// Returns losses that are worse than the true ones. The largest losses, of mass at most
     /// `tail`, become infinite, and the smallest ones become equal.
-    pub(crate) fn upper(&self, direction: Direction, tail: f64) -> Losses {
+    pub(crate) fn upper(&self, direction: Direction, tail: f64) -> LossDistribution {
         let table = &self.0;
         let mut infinite = match direction {
             Direction::Remove => table.cut,
@@ -139,7 +140,7 @@ impl Allocation {
         if let Some(first) = atoms.first_mut() {
             first.1 += raised;
         }
-        Losses { atoms, infinite }
+        LossDistribution { atoms, infinite }
     }
 
     /// Returns losses that are better than the true ones, without tails of mass `tail`.
@@ -160,8 +161,8 @@ fn lowest_kept(atoms: &[(f64, f64)], tail: f64) -> usize {
     below.count().min(atoms.len().saturating_sub(2))
 }
 
-impl Bound {
-    fn new(sums: &Sums, bins: u64) -> Self {
+impl RatioBound {
+    fn new(sums: &SumDistribution, bins: u64) -> Self {
         let bins = bins as f64;
         let (mut losses, mut zero) = (Vec::new(), 0.0);
         for (position, mass) in sums.atoms() {
@@ -190,15 +191,15 @@ impl Bound {
     }
 }
 
-impl Table {
+impl AllocationTable {
     fn new(bins: u64, shift: f64) -> Self {
-        let sums = |side| Sums::of(side, bins, shift, REACH);
+        let sums = |side| SumDistribution::of(side, bins, shift, REACH);
         let (upper, lower) = threads::both(|| sums(Side::Upper), || sums(Side::Lower));
-        let lower = lower.unwrap_or_else(|| Sums::nothing(Side::Lower));
+        let lower = lower.unwrap_or_else(|| SumDistribution::nothing(Side::Lower));
         let cut = normal::cdf(-REACH) * (1.0 + 1e-9) + upper.lost();
-        let mut upper_bound = Bound::new(&upper, bins);
+        let mut upper_bound = RatioBound::new(&upper, bins);
         upper_bound.zero += upper.lost();
-        Self { bins, shift, upper: upper_bound, lower: Bound::new(&lower, bins), cut }
+        Self { bins, shift, upper: upper_bound, lower: RatioBound::new(&lower, bins), cut }
     }
 }
 
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn masses_of_both_neighbors_add_up_to_one() {
         for (bins, shift) in [(2, 3.0), (7, 0.3), (1 << 20, 1.0)] {
-            let table = Table::new(bins, shift);
+            let table = AllocationTable::new(bins, shift);
             for bound in [&table.upper, &table.lower] {
                 let q: f64 = bound.losses.iter().map(|(_, mass)| mass).sum::<f64>() + bound.zero;
                 let p: f64 = bound.losses.iter().map(|(loss, mass)| mass * loss.exp()).sum();

@@ -2,6 +2,7 @@
 
 use crate::math::normal::{self, LN_DENSITY_AT_ZERO};
 use crate::math::quadrature::GAUSS_5;
+use crate::math::side::Side;
 
 /// Step of a grid relative to the distance from the mean.
 const STEP: f64 = 0.01;
@@ -13,16 +14,10 @@ const EXTENT: f64 = 0.15;
 /// Atoms of less expectation than this are dropped; their total is kept.
 const NEGLIGIBLE: f64 = 1e-45;
 
-/// From which side a distribution bounds the true one in convex order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    Upper,
-    Lower,
-}
-
 /// The distribution of a sum.
 #[derive(Debug, Clone)]
-pub(super) struct Sums {
+pub(super) struct SumDistribution {
+    /// From which side it bounds the true distribution in convex order.
     side: Side,
     /// Positions, ascending, not negative.
     positions: Vec<f64>,
@@ -36,7 +31,7 @@ const MOST_POINTS: usize = 1 << 20;
 
 /// The rule for the grids of one sum.
 #[derive(Debug, Clone, Copy)]
-struct Grid {
+struct GridRule {
     /// Number of terms of the whole sum.
     terms: u64,
     /// Standard deviation of one term without rare values.
@@ -45,7 +40,7 @@ struct Grid {
     largest: f64,
 }
 
-impl Grid {
+impl GridRule {
     /// Returns ascending points from 0 to the largest sum of `terms` variables.
     fn points(&self, terms: u64) -> Vec<f64> {
         let mean = terms as f64;
@@ -69,7 +64,7 @@ impl Grid {
     }
 }
 
-impl Sums {
+impl SumDistribution {
     /// Returns the sum of `terms` variables `e^{μx - μ²/2}`, cut at `x = μ + reach`.
     pub(super) fn of(side: Side, terms: u64, shift: f64, reach: f64) -> Self {
         let end = shift + reach;
@@ -84,7 +79,7 @@ impl Sums {
             Side::Upper => value(shift, end),
             Side::Lower => beyond,
         };
-        let grid = Grid { terms, scale, largest: largest * (1.0 + 1e-12) };
+        let grid = GridRule { terms, scale, largest: largest * (1.0 + 1e-12) };
         let one = Self::one(side, &grid, shift, end, beyond);
         let mut power = one.clone();
         let mut done = 1u64;
@@ -115,7 +110,7 @@ impl Sums {
     }
 
     /// Returns the distribution of one term.
-    fn one(side: Side, grid: &Grid, shift: f64, end: f64, beyond: f64) -> Self {
+    fn one(side: Side, grid: &GridRule, shift: f64, end: f64, beyond: f64) -> Self {
         let points = grid.points(1);
         let outcome = |position: f64| position.ln() / shift + 0.5 * shift;
         let mut cells = vec![(0.0, 0.0); points.len()];
@@ -146,7 +141,7 @@ impl Sums {
     }
 
     /// Returns the sum with an independent variable, on the grid of `terms` terms.
-    fn plus(&self, other: &Self, grid: &Grid, terms: u64) -> Self {
+    fn plus(&self, other: &Self, grid: &GridRule, terms: u64) -> Self {
         let same = std::ptr::eq(self, other);
         let points = grid.points(terms);
         let last = points.len() - 1;
@@ -187,7 +182,7 @@ impl Sums {
 
     /// Fills the atoms from the mass of each cell and its mean distance from the lower end, times
     /// the mass: split between the ends of the cell, or merged at the mean.
-    fn fill(&mut self, grid: &Grid, terms: u64, points: &[f64], cells: &[(f64, f64)]) {
+    fn fill(&mut self, grid: &GridRule, terms: u64, points: &[f64], cells: &[(f64, f64)]) {
         let mut carried = 0.0;
         for (c, &(mass, distance)) in cells.iter().enumerate() {
             let (position, mass) = match (self.side, points.get(c + 1)) {

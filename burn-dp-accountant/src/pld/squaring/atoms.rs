@@ -23,8 +23,8 @@
 
 use std::cmp::Ordering;
 
-use super::super::side::Side;
 use super::products::{Products, Row};
+use crate::math::side::Side;
 
 /// Masses below this are raised to the next atom or dropped: below every δ, but not subnormal.
 const NEGLIGIBLE: f64 = 1e-100;

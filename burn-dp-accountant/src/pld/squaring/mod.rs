@@ -11,12 +11,12 @@ mod sampled;
 
 use atoms::Atoms;
 use grid::{Grid, LARGEST_EPSILON};
-use sampled::Release;
+use sampled::SampledRelease;
 
 use super::bounds::Bracket;
-use super::side::Side;
 use crate::dominating_pairs::{Direction, Pair};
 use crate::math::normal;
+use crate::math::side::Side;
 use crate::threads;
 
 /// The most products of two masses, on both sides together: about a second.
@@ -50,7 +50,7 @@ pub(super) fn epsilon(
     if q > 0.5 {
         return None;
     }
-    let release = Release { q, mu, direction };
+    let release = SampledRelease { q, mu, direction };
     let search = Search::new(release, count, delta);
     if !search.is_in_range() {
         return None;
@@ -107,7 +107,7 @@ pub(super) fn epsilon(
 
 /// What the grids of one search have in common.
 struct Search {
-    release: Release,
+    release: SampledRelease,
     count: u64,
     delta: f64,
     /// Outcomes between which the losses are not cut.
@@ -119,8 +119,8 @@ struct Search {
 }
 
 impl Search {
-    fn new(release: Release, count: u64, delta: f64) -> Self {
-        let Release { q, mu, direction } = release;
+    fn new(release: SampledRelease, count: u64, delta: f64) -> Self {
+        let SampledRelease { q, mu, direction } = release;
         let n = count as f64;
         let reach = -normal::quantile(TAIL_SHARE * delta / n);
         let high = if direction == Direction::Remove { mu + reach } else { reach };

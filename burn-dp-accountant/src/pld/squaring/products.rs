@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::side::Side;
+use crate::math::side::Side;
 
 /// Atoms that are composed together.
 const CHUNK: usize = 16;

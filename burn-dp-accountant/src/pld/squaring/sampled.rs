@@ -5,11 +5,11 @@
 //! of at most 0.15: the error is at most `3.1 · 1.43e-6 X^10 <= 3e-14` of each density (the
 //! derivation is in `lattice/quadrature.rs`), and the exponentials round by less than that.
 
-use super::super::side::Side;
 use super::atoms::Atoms;
 use crate::dominating_pairs::Direction;
 use crate::lattice::GAUSS_5;
 use crate::math::normal;
+use crate::math::side::Side;
 
 /// Largest extent of one part.
 const EXTENT: f64 = 0.15;
@@ -25,13 +25,13 @@ const POSITION_ERROR: f64 = 1e-13;
 
 /// One release in one direction.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Release {
+pub(super) struct SampledRelease {
     pub(super) q: f64,
     pub(super) mu: f64,
     pub(super) direction: Direction,
 }
 
-impl Release {
+impl SampledRelease {
     /// Returns `f` at the outcome `x`.
     pub(super) fn position(&self, x: f64) -> f64 {
         let excess = self.q * (self.mu * x - 0.5 * self.mu * self.mu).exp_m1();
@@ -150,7 +150,7 @@ mod tests {
             let (remove, add) = (Direction::Remove, Direction::Add);
             let grid: Vec<f64> = (0..4000).map(|i| -1.0 + f64::from(i) * 4.999e-4).collect();
             for direction in [remove, add] {
-                let release = Release { q, mu, direction };
+                let release = SampledRelease { q, mu, direction };
                 let ends = (-9.0, mu + 9.0);
                 let epsilon = 0.5 * q;
                 // The outcome whose loss is ε bounds the half-line where the loss is larger.

@@ -5,8 +5,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::output::{Output, invalid, json_text};
-use crate::sampler::{Sampler, SamplerOptions};
-use crate::training::Relation;
+use crate::sampler::SamplerOptions;
+use crate::samplers::{Relation, Sampler};
 
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
@@ -41,14 +41,14 @@ pub(crate) struct Arguments {
 }
 
 /// The result, on the safe side of the budget.
-enum Found {
+enum CalibrationResult {
     NoiseMultiplier(f64),
     Steps(u64),
     SamplingProbability(f64),
     ExpectedBatchSize(u64),
 }
 
-impl Found {
+impl CalibrationResult {
     fn name(&self) -> &'static str {
         match self {
             Self::NoiseMultiplier(_) => "noise_multiplier",
@@ -86,9 +86,9 @@ pub(super) fn run(arguments: &Arguments) -> Output {
     Ok(format!("{} = {}\n", found.name(), found.text()))
 }
 
-fn search(arguments: &Arguments, budget: Budget) -> Result<Found, AccountantError> {
+fn search(arguments: &Arguments, budget: Budget) -> Result<CalibrationResult, AccountantError> {
     let sampler = &arguments.sampler;
-    let relation = sampler.relation(arguments.relation)?;
+    let relation = sampler.sampler.relation(arguments.relation)?;
     let calibration = Calibration::new(budget).with_relation(relation.into());
     if sampler.sampler != Sampler::Poisson || sampler.has_batch_size() {
         if arguments.noise_multiplier.is_some() {
@@ -102,7 +102,9 @@ fn search(arguments: &Arguments, budget: Budget) -> Result<Found, AccountantErro
         let (_, count) = event(1.0)?;
         // The options were checked with the first event.
         let release = |sigma| event(sigma).map_or(DpEvent::NonPrivate, |(event, _)| event);
-        return Ok(Found::NoiseMultiplier(calibration.noise_multiplier(count, release)?));
+        return Ok(CalibrationResult::NoiseMultiplier(
+            calibration.noise_multiplier(count, release)?,
+        ));
     }
     sampler.refuse_foreign_options()?;
     if sampler.dataset_size.is_some() && arguments.sampling_probability.is_some() {
@@ -114,21 +116,23 @@ fn search(arguments: &Arguments, budget: Budget) -> Result<Found, AccountantErro
     let given = (arguments.sampling_probability, arguments.steps, arguments.noise_multiplier);
     match (given, sampler.dataset_size) {
         ((Some(q), None, Some(sigma)), None) => {
-            Ok(Found::Steps(calibration.steps(&sampler.poisson_step(q, sigma)?)?))
+            Ok(CalibrationResult::Steps(calibration.steps(&sampler.poisson_step(q, sigma)?)?))
         }
         ((Some(q), Some(steps), None), None) => {
             sampler.poisson_step(q, 1.0)?;
             let sigma = calibration.noise_multiplier(steps, |s| step(q, s))?;
-            Ok(Found::NoiseMultiplier(sigma))
+            Ok(CalibrationResult::NoiseMultiplier(sigma))
         }
         ((None, Some(steps), Some(sigma)), size) => {
             DpEvent::gaussian(sigma).validate()?;
             let event = |q| step(q, sigma);
             Ok(match size {
-                Some(size) => {
-                    Found::ExpectedBatchSize(calibration.expected_batch_size(size, steps, event)?)
-                }
-                None => Found::SamplingProbability(calibration.sampling_probability(steps, event)?),
+                Some(size) => CalibrationResult::ExpectedBatchSize(
+                    calibration.expected_batch_size(size, steps, event)?,
+                ),
+                None => CalibrationResult::SamplingProbability(
+                    calibration.sampling_probability(steps, event)?,
+                ),
             })
         }
         _ => Err(invalid(

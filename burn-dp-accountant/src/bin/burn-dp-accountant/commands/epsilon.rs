@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     delta: f64,
     /// Method of computation.
     #[arg(long, value_enum, default_value = "exact")]
-    accountant: Choice,
+    accountant: AccountantChoice,
     /// Number of units that are hidden at once.
     #[arg(long, value_name = "K", default_value_t = 1)]
     group: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 
 /// The accountant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Choice {
+enum AccountantChoice {
     /// Certified bracket, with the exact value as the estimate.
     Exact,
     /// Certified bracket.
@@ -58,18 +58,18 @@ pub(super) fn run(arguments: &Arguments) -> Output {
     let relation = events.relation;
     let delta = arguments.delta;
     let answer = match arguments.accountant {
-        Choice::Exact if arguments.group != 1 => {
+        AccountantChoice::Exact if arguments.group != 1 => {
             events.ledger()?.group_epsilon(arguments.group, delta)?
         }
         _ if arguments.group != 1 => {
             return Err(invalid("--group", "needs --accountant exact"));
         }
-        Choice::Exact => exact(&events, delta)?,
+        AccountantChoice::Exact => exact(&events, delta)?,
         _ if events.is_insecure() => events.ledger()?.epsilon(delta)?,
-        Choice::Pld => PldAccountant::new(events.counted(), relation)?.epsilon(delta)?,
-        Choice::Rdp => RdpAccountant::new(events.counted(), relation)?.epsilon(delta)?,
-        Choice::Gdp => return central_limit(&events, arguments),
-        Choice::MonteCarlo => MonteCarloAccountant::new(events.counted(), relation)?
+        AccountantChoice::Pld => PldAccountant::new(events.counted(), relation)?.epsilon(delta)?,
+        AccountantChoice::Rdp => RdpAccountant::new(events.counted(), relation)?.epsilon(delta)?,
+        AccountantChoice::Gdp => return central_limit(&events, arguments),
+        AccountantChoice::MonteCarlo => MonteCarloAccountant::new(events.counted(), relation)?
             .with_samples(arguments.samples)
             .with_seed(arguments.seed)
             .with_failure_probability(arguments.failure_probability)?

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::optimize::{StrategyFamily, StrategySearch};
-use super::strategy::Strategy;
+use super::super::strategy_search::{StrategyFamily, StrategySearch};
+use super::Strategy;
 use crate::atomic_file;
 use crate::error::AccountantError;
 
@@ -101,10 +101,10 @@ impl Strategy {
         search: &StrategySearch,
         family: StrategyFamily,
     ) -> Result<Self, AccountantError> {
-        let path = folder.as_ref().join(search.file_name(family));
+        let path = folder.as_ref().join(file_name(search, family));
         if let Ok(file) = read(&path)
             && let Some(result) = file.result_of
-            && result.search == search.settings(family)
+            && result.search == settings(search, family)
             && file.strategy.steps() == search.steps()
             && let Ok(loss) = search.loss_of(&file.strategy)
             && (loss / result.loss - 1.0).abs() <= LOSS_TOLERANCE
@@ -113,27 +113,25 @@ impl Strategy {
         }
         let strategy = search.run(family)?;
         let loss = search.loss_of(&strategy)?;
-        let result_of = Some(SearchResult { search: search.settings(family), loss });
+        let result_of = Some(SearchResult { search: settings(search, family), loss });
         let file = StrategyFile { format_version: FORMAT_VERSION, strategy, result_of };
         write(&path, &file)?;
         Ok(file.strategy)
     }
 }
 
-impl StrategySearch {
-    fn settings(&self, family: StrategyFamily) -> String {
-        format!("{family:?} in {self:?}")
+/// Returns the name of the file of a result: readable, and different for different searches.
+fn file_name(search: &StrategySearch, family: StrategyFamily) -> String {
+    // FNV-1a, whose value is the same on every machine. A collision is found on reading.
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for byte in settings(search, family).bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
+    format!("{family}-{}-{hash:016x}.json", search.steps())
+}
 
-    /// Returns the name of the file of a result: readable, and different for different searches.
-    fn file_name(&self, family: StrategyFamily) -> String {
-        // FNV-1a, whose value is the same on every machine. A collision is found on reading.
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        for byte in self.settings(family).bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        format!("{family}-{}-{hash:016x}.json", self.steps())
-    }
+fn settings(search: &StrategySearch, family: StrategyFamily) -> String {
+    format!("{family:?} in {search:?}")
 }
 
 #[cfg(test)]
@@ -168,14 +166,14 @@ mod tests {
         let family = StrategyFamily::BandedToeplitz { bands: 4 };
         let found = Strategy::load_or_search(&folder, &search, family).unwrap();
         assert_eq!(found, search.banded_toeplitz(4).unwrap());
-        let file = folder.path().join(search.file_name(family));
+        let file = folder.path().join(file_name(&search, family));
         let good = std::fs::read_to_string(&file).unwrap();
         // A valid file is used: another strategy with its own loss is returned unchanged.
         let other = Strategy::banded_toeplitz(30, &[1.0, 0.5]).unwrap();
         let loss = search.loss_of(&other).unwrap();
         let planted = |strategy: &Strategy, loss: f64, steps: u64| {
             let search = StrategySearch::new(steps).unwrap();
-            let result_of = Some(SearchResult { search: search.settings(family), loss });
+            let result_of = Some(SearchResult { search: settings(&search, family), loss });
             let strategy = strategy.clone();
             write(&file, &StrategyFile { format_version: 1, strategy, result_of }).unwrap();
             Strategy::load_or_search(&folder, &StrategySearch::new(30).unwrap(), family).unwrap()

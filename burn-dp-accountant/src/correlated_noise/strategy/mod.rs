@@ -1,12 +1,25 @@
-//! The strategy matrix of correlated noise.
+//! The strategy of correlated noise. Each file has the methods of one subject.
+
+mod bin_products;
+mod columns;
+mod errors;
+mod file;
+mod matrix;
+mod noising;
+mod sensitivity;
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use errors::{SquaredErrors, StrategyLoss};
+pub use matrix::StrategyMatrix;
+use matrix::check_matrix;
+pub use noising::{NoiseRecipe, NoiseStream, Noising};
+pub(crate) use sensitivity::Sensitivity;
+
 use super::series;
-use super::strategy_matrix::{StrategyMatrix, check_matrix};
 use crate::error::AccountantError;
 
 /// Maximum number of steps of a strategy.

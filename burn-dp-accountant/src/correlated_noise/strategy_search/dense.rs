@@ -2,8 +2,8 @@
 
 use super::super::strategy::Strategy;
 use super::minimizer::minimize;
-use super::problem::{Objective, StrategySearch};
 use super::symmetric_root::{SymmetricRoot, cholesky, divided_by_both_sides};
+use super::{Objective, StrategySearch};
 use crate::error::AccountantError;
 
 /// Maximum number of steps in the search; the time of each evaluation grows with its cube.

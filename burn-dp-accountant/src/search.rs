@@ -36,8 +36,6 @@
 //!
 //! "Hyperparameter Tuning with Rényi Differential Privacy", Papernot and Steinke 2022.
 
-mod run_count;
-
 use crate::accountant::Accountant;
 use crate::budget::Budget;
 use crate::calibration::Calibration;
@@ -279,5 +277,34 @@ mod tests {
         assert!(PrivateSearch::new(DpEvent::gaussian(0.0), RunCount::geometric(2.0)).is_err());
         let search = PrivateSearch::new(DpEvent::gaussian(1.0), RunCount::geometric(3.0)).unwrap();
         assert!(search.draw_runs().unwrap() >= 1);
+    }
+
+    #[test]
+    fn a_replaced_unit_needs_twice_the_noise() {
+        // The shift of a Gaussian run is 2 in place of 1.
+        let budget = Budget::new(2.0, 1e-6).unwrap();
+        let runs = RunCount::geometric(5.0);
+        let [one, two] = [NeighboringRelation::AddOrRemoveOne, NeighboringRelation::ReplaceOne]
+            .map(|relation| {
+                let sigma = PrivateSearch::calibrate(budget, relation, runs, DpEvent::gaussian);
+                let sigma = sigma.unwrap();
+                let search = PrivateSearch::new(DpEvent::gaussian(sigma), runs).unwrap();
+                assert!(search.epsilon(relation, 1e-6).unwrap().upper <= 2.0, "{relation}");
+                sigma
+            });
+        assert!((two / one / 2.0 - 1.0).abs() < 2.0 * TOLERANCE, "{one} {two}");
+    }
+
+    #[test]
+    fn draws_belong_to_the_distribution_of_the_search() {
+        let of =
+            |mean| PrivateSearch::new(DpEvent::gaussian(1.0), RunCount::geometric(mean)).unwrap();
+        // At most k runs have the probability 1 - 0.9^k.
+        let quartiles = [1u64, 2, 3].map(|quarter| of(10.0).draw_runs_from(quarter << 62).unwrap());
+        assert_eq!(quartiles, [3, 7, 14]);
+        assert!(of(1e12).draw_runs_from(0).is_err());
+        // Twenty draws of at most 5 runs have the probability (5/1000)^20.
+        let drawn: Vec<u64> = (0..20).map(|_| of(1_000.0).draw_runs().unwrap()).collect();
+        assert!(drawn.iter().any(|&runs| runs > 5), "{drawn:?}");
     }
 }

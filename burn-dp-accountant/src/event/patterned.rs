@@ -1,12 +1,50 @@
-//! The privacy loss of patterned releases at one output, and random outputs.
+//! Gaussian releases with correlated noise and a random participation of each unit.
 
-use crate::domain::check_count;
+use serde::{Deserialize, Serialize};
+
+use super::participation::RandomParticipation;
+use crate::domain::{check_count, check_positive};
 use crate::error::AccountantError;
-use crate::event::{GaussianMixture, PatternedGaussian, RandomParticipation};
-use crate::math::logarithms::ln_add_exp;
+use crate::math::logarithms::{ln_add_exp, ln_sum_exp};
 use crate::math::random::Generator;
 
+/// Gaussian releases over several steps, with noise correlated by a lower-triangular Toeplitz
+/// strategy, in which a unit takes part at random steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PatternedGaussian {
+    /// The steps in which a unit takes part.
+    pub participation: RandomParticipation,
+    /// Number of steps.
+    pub steps: u64,
+    /// First column of the strategy, without zeros at the end: `[1.0]` for independent noise. The
+    /// coefficients are not negative, the first one is positive.
+    pub column: Vec<f64>,
+    /// Noise standard deviation over the clipping threshold, before the correlation.
+    pub noise_multiplier: f64,
+}
+
 impl PatternedGaussian {
+    /// Checks the parameters.
+    pub(super) fn validate(&self) -> Result<(), AccountantError> {
+        check_positive("noise_multiplier", self.noise_multiplier)?;
+        check_count("steps", self.steps)?;
+        let sound = self.column.iter().all(|c| *c >= 0.0 && c.is_finite());
+        if !sound || self.column.first().is_none_or(|c| *c <= 0.0) {
+            return Err(AccountantError::invalid(
+                "column",
+                "must begin with a positive number and contain no negative one: only then the \
+                 contributions of one unit add up to the worst case",
+            ));
+        }
+        self.participation.validate(self.steps, self.column.len() as u64)
+    }
+
+    /// Returns the norm of the first column: the sensitivity of one participation.
+    pub(crate) fn column_norm(&self) -> f64 {
+        self.column.iter().map(|c| c * c).sum::<f64>().sqrt()
+    }
+
     /// Returns the privacy loss `ln dP/dQ` at `output`, in units of the clipping threshold: `P` has
     /// the unit, `Q` does not.
     ///
@@ -15,7 +53,7 @@ impl PatternedGaussian {
     /// Returns [`AccountantError::InvalidArgument`] if `output` does not have one number for each
     /// step, or a parameter is outside its domain.
     pub fn privacy_loss(&self, output: &[f64]) -> Result<f64, AccountantError> {
-        crate::event::DpEvent::Patterned(self.clone()).validate()?;
+        self.validate()?;
         self.check_output(output.len())?;
         Ok(self.loss(output))
     }
@@ -35,7 +73,7 @@ impl PatternedGaussian {
         others: &[u64],
         max_batch_size: u64,
     ) -> Result<f64, AccountantError> {
-        crate::event::DpEvent::Patterned(self.clone()).validate()?;
+        self.validate()?;
         self.check_output(output.len())?;
         self.check_output(others.len())?;
         check_count("max_batch_size", max_batch_size)?;
@@ -76,7 +114,7 @@ impl PatternedGaussian {
         (x * dot - 0.5 * x * x * square) / (self.noise_multiplier * self.noise_multiplier)
     }
 
-    pub(super) fn loss(&self, output: &[f64]) -> f64 {
+    pub(crate) fn loss(&self, output: &[f64]) -> f64 {
         let steps = output.len();
         match self.participation {
             RandomParticipation::BallsInBins { cycle } if self.column.len() as u64 <= cycle => {
@@ -85,7 +123,7 @@ impl PatternedGaussian {
                     let steps = (bin..steps).step_by(cycle as usize);
                     steps.map(|t| self.ln_ratio(output, t, 1.0)).sum::<f64>()
                 });
-                ln_sum(bins) - (cycle as f64).ln()
+                ln_sum_exp(bins) - (cycle as f64).ln()
             }
             RandomParticipation::BallsInBins { cycle } => {
                 let cycle = cycle as usize;
@@ -97,7 +135,7 @@ impl PatternedGaussian {
                     let terms = mean.iter().zip(output).map(|(m, y)| m * y - 0.5 * m * m);
                     terms.sum::<f64>() * precision
                 });
-                ln_sum(bins) - (cycle as f64).ln()
+                ln_sum_exp(bins) - (cycle as f64).ln()
             }
             RandomParticipation::CyclicPoisson { cycle, sampling_probability: p } => {
                 let parts = (0..cycle as usize).map(|part| {
@@ -105,7 +143,7 @@ impl PatternedGaussian {
                     let drawn = steps.map(|t| self.ln_ratio(output, t, 1.0));
                     drawn.map(|ratio| ln_add_exp((-p).ln_1p(), p.ln() + ratio)).sum::<f64>()
                 });
-                ln_sum(parts) - (cycle as f64).ln()
+                ln_sum_exp(parts) - (cycle as f64).ln()
             }
             RandomParticipation::MinimumSeparation { .. } => {
                 let terms: Vec<f64> = (0..steps).map(|t| self.ln_ratio(output, t, 1.0)).collect();
@@ -150,19 +188,9 @@ impl PatternedGaussian {
         if !warm_start {
             return from[0];
         }
-        let (ready, waits) = self.stationary();
+        let (ready, waits) = self.participation.stationary();
         let later = (1..).take(waits as usize).map(|w: usize| from[w.min(steps)]);
-        ln_sum(later.map(|v| (ready * p).ln() + v).chain([ready.ln() + from[0]]))
-    }
-
-    /// Returns the stationary probability that a unit may be drawn, and the number of waits.
-    fn stationary(&self) -> (f64, u64) {
-        match self.participation {
-            RandomParticipation::MinimumSeparation {
-                separation, sampling_probability: p, ..
-            } => (1.0 / (1.0 + p * (separation - 1) as f64), separation - 1),
-            _ => (1.0, 0),
-        }
+        ln_sum_exp(later.map(|v| (ready * p).ln() + v).chain([ready.ln() + from[0]]))
     }
 
     fn add_columns(&self, mean: &mut [f64], steps: impl Iterator<Item = usize>) {
@@ -174,89 +202,13 @@ impl PatternedGaussian {
     }
 
     /// Returns a random output without the unit's contribution or with it.
-    pub(super) fn output(&self, with_unit: bool, generator: &mut Generator) -> Vec<f64> {
+    pub(crate) fn output(&self, with_unit: bool, generator: &mut Generator) -> Vec<f64> {
         let mut output: Vec<f64> =
             (0..self.steps).map(|_| self.noise_multiplier * generator.normal()).collect();
         if with_unit {
-            let drawn = self.draw(generator);
+            let drawn = self.participation.draw(self.steps as usize, generator);
             self.add_columns(&mut output, drawn.into_iter());
         }
         output
-    }
-
-    /// Returns the steps in which the unit takes part.
-    fn draw(&self, generator: &mut Generator) -> Vec<usize> {
-        let steps = self.steps as usize;
-        match self.participation {
-            RandomParticipation::BallsInBins { cycle } => {
-                (generator.below(cycle) as usize..steps).step_by(cycle as usize).collect()
-            }
-            RandomParticipation::CyclicPoisson { cycle, sampling_probability } => {
-                let first = generator.below(cycle) as usize;
-                let eligible = (first..steps).step_by(cycle as usize);
-                eligible.filter(|_| generator.uniform() < sampling_probability).collect()
-            }
-            RandomParticipation::MinimumSeparation {
-                separation,
-                sampling_probability,
-                warm_start,
-            } => {
-                let (ready, waits) = self.stationary();
-                let mut step = 0;
-                if warm_start && generator.uniform() >= ready {
-                    step = 1 + generator.below(waits) as usize;
-                }
-                let mut drawn = Vec::new();
-                while step < steps {
-                    if generator.uniform() < sampling_probability {
-                        drawn.push(step);
-                        step = step.saturating_add(separation as usize);
-                    } else {
-                        step += 1;
-                    }
-                }
-                drawn
-            }
-            RandomParticipation::Subset { participations } => {
-                // Selection sampling (Knuth, volume 2, algorithm S).
-                let mut left = participations;
-                let mut drawn = Vec::new();
-                for step in 0..steps {
-                    if generator.below((steps - step) as u64) < left {
-                        drawn.push(step);
-                        left -= 1;
-                    }
-                }
-                drawn
-            }
-        }
-    }
-}
-
-/// Returns the logarithm of a sum of exponentials.
-fn ln_sum(terms: impl Iterator<Item = f64>) -> f64 {
-    terms.fold(f64::NEG_INFINITY, ln_add_exp)
-}
-
-impl GaussianMixture {
-    /// Returns the privacy loss at `output`, of the length of the means.
-    pub(super) fn loss(&self, output: &[f64]) -> f64 {
-        let precision = self.noise_multiplier.powi(-2);
-        ln_sum(self.weights.iter().zip(&self.means).map(|(weight, mean)| {
-            let terms = mean.iter().zip(output).map(|(m, y)| m * y - 0.5 * m * m);
-            weight.ln() + terms.sum::<f64>() * precision
-        }))
-    }
-
-    /// Returns a random output.
-    pub(super) fn output(&self, with_unit: bool, generator: &mut Generator) -> Vec<f64> {
-        let mut left = generator.uniform();
-        let chosen = self.weights.iter().position(|weight| {
-            left -= weight;
-            left < 0.0
-        });
-        let mean = &self.means[chosen.unwrap_or(self.means.len() - 1)];
-        let share = f64::from(u8::from(with_unit));
-        mean.iter().map(|m| share * m + self.noise_multiplier * generator.normal()).collect()
     }
 }

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::strategy::Strategy;
-use super::strategy_matrix::StrategyMatrix;
-use super::triangle::{inverse_of_rows, tree_interval};
+use super::super::triangle::{inverse_of_rows, tree_interval};
+use super::{Strategy, StrategyMatrix};
 
 /// The computation of the noise `w_t` of step `t` from independent standard normals `z_0, z_1, …`.
 ///

@@ -1,21 +1,13 @@
-//! Strategies with a small error, found by deterministic searches.
-
-mod buffered;
-mod dense;
-mod minimizer;
-mod objective;
-mod problem;
-mod symmetric_root;
-mod toeplitz;
+//! The searches of the families of strategies.
 
 use std::fmt;
 
-use super::series;
-use super::strategy::Strategy;
+use super::super::series;
+use super::super::strategy::Strategy;
+use super::toeplitz::{BandedMatrix, Participations};
+use super::{StrategySearch, buffered, dense, toeplitz};
 use crate::domain::check_count;
 use crate::error::AccountantError;
-pub use problem::{Objective, StrategySearch};
-use toeplitz::{Participations, Side};
 
 /// Maximum number of bands in a search; the time grows with its square.
 const MAX_BANDS: u64 = 1_024;
@@ -79,7 +71,7 @@ impl StrategySearch {
     pub fn banded_toeplitz(&self, bands: u64) -> Result<Strategy, AccountantError> {
         let start = self.root_of_workload(bands)?;
         let is_separate = self.times == 1 || self.separation >= bands;
-        let candidates = self.toeplitz_candidates(start, Side::Strategy, is_separate);
+        let candidates = self.toeplitz_candidates(start, BandedMatrix::Strategy, is_separate);
         let candidates = candidates.into_iter().map(|coefficients| {
             let norm = coefficients.iter().map(|c| c * c).sum::<f64>().sqrt();
             let unit: Vec<f64> = coefficients.iter().map(|c| c / norm).collect();
@@ -98,7 +90,7 @@ impl StrategySearch {
         let root = self.root_of_workload(bands)?;
         let start = series::inverse(&root, root.len());
         let is_separate = self.times == 1;
-        let candidates = self.toeplitz_candidates(start, Side::Inverse, is_separate);
+        let candidates = self.toeplitz_candidates(start, BandedMatrix::Inverse, is_separate);
         let candidates = candidates.into_iter();
         let candidates =
             candidates.map(|coefficients| Strategy::banded_inverse(self.steps, &coefficients));
@@ -107,7 +99,12 @@ impl StrategySearch {
 
     /// Returns the start and the results of searches. Where the sensitivity is smooth, one search
     /// is enough. Otherwise a search with its bound, which is not smooth, follows from both.
-    fn toeplitz_candidates(&self, start: Vec<f64>, side: Side, is_separate: bool) -> Vec<Vec<f64>> {
+    fn toeplitz_candidates(
+        &self,
+        start: Vec<f64>,
+        side: BandedMatrix,
+        is_separate: bool,
+    ) -> Vec<Vec<f64>> {
         let search =
             |start: &[f64], participations| toeplitz::search(self, start, side, participations);
         let found = search(&start, Participations::Regular);

@@ -1,9 +1,8 @@
 //! Columns and products of the strategy matrix.
 
-use super::series;
-use super::strategy::Strategy;
-use super::strategy_matrix::StrategyMatrix;
-use super::triangle::tree_interval;
+use super::super::series;
+use super::super::triangle::tree_interval;
+use super::{Strategy, StrategyMatrix};
 
 impl Strategy {
     /// Returns the factor of each column: 1 over its norm if columns are normalized.

@@ -1,10 +1,10 @@
 //! The search for buffered linear Toeplitz (BLT) strategies.
 
 use super::super::series;
-use super::super::strategy::Strategy;
-use super::super::strategy_matrix::StrategyMatrix;
+use super::super::strategy::{Strategy, StrategyMatrix};
+use super::StrategySearch;
 use super::minimizer::minimize;
-use super::problem::StrategySearch;
+use super::slopes::{error_slope, majorant_slope};
 use crate::error::AccountantError;
 
 /// Maximum number of buffers in a search.
@@ -89,9 +89,9 @@ fn value_and_gradient(search: &StrategySearch, x: &[f64]) -> Option<(f64, Vec<f6
     let (theta, omega) = parameters(x);
     let n = search.len();
     let strategy = series::buffered(&theta, &omega, n);
-    let sensitivity = search.majorant_slope(&strategy);
+    let sensitivity = majorant_slope(search, &strategy);
     let states = Inverse::new(&theta, &omega, n);
-    let error = search.error_slope(&states.noise);
+    let error = error_slope(search, &states.noise);
     let count = theta.len();
     let mut gradient = vec![0.0; 2 * count];
     // C: c_t = Σ ω θ^(t-1).
@@ -161,7 +161,7 @@ impl Inverse {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::problem::Objective;
+    use super::super::Objective;
     use super::*;
 
     #[test]

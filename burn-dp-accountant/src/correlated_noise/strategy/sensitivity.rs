@@ -1,11 +1,10 @@
 //! The sensitivity of a strategy under a pattern of participation.
 
-use super::patterns::Patterns;
-use super::strategy::Strategy;
-use super::strategy_matrix::StrategyMatrix;
+use super::super::patterns::Patterns;
+use super::{Strategy, StrategyMatrix};
 use crate::domain::check_count;
 use crate::error::AccountantError;
-use crate::math::sum::Sum;
+use crate::math::sum::CompensatedSum;
 
 /// Maximum number of steps for which `C^T C` is formed.
 const GRAM_STEPS: usize = 2_048;
@@ -226,7 +225,7 @@ impl Strategy {
 }
 
 fn sum(terms: impl Iterator<Item = f64>) -> f64 {
-    let mut sum = Sum::default();
+    let mut sum = CompensatedSum::default();
     terms.for_each(|term| sum.add(term));
     sum.value()
 }
@@ -287,7 +286,8 @@ fn of_tree(patterns: Patterns) -> f64 {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::patterns::tests::all;
+    use super::super::super::patterns::tests::all;
+    use super::super::super::triangle::inverse_of_rows;
     use super::*;
 
     /// Returns the largest norm over all patterns and all signs of the contributions.
@@ -321,7 +321,7 @@ mod tests {
         }
         let triangle: Vec<Vec<f64>> =
             inverse.iter().enumerate().map(|(i, row)| row[..=i].to_vec()).collect();
-        let mut rows = super::super::triangle::inverse_of_rows(&triangle);
+        let mut rows = inverse_of_rows(&triangle);
         rows.iter_mut().for_each(|row| row.resize(n, 0.0));
         rows
     }

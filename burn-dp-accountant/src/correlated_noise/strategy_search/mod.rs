@@ -1,10 +1,18 @@
-//! The problem that a search solves.
+//! Strategies with a small error, found by deterministic searches.
 
+mod buffered;
+mod dense;
+mod families;
+mod minimizer;
+mod slopes;
+mod symmetric_root;
+mod toeplitz;
+
+pub use families::StrategyFamily;
 use serde::{Deserialize, Serialize};
 
-use super::super::loss::StrategyLoss;
-use super::super::strategy::Strategy;
-use super::super::workload::Workload;
+use super::strategy::{Strategy, StrategyLoss};
+use super::workload::Workload;
 use crate::domain::check_count;
 use crate::error::AccountantError;
 
@@ -40,12 +48,12 @@ pub enum Objective {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct StrategySearch {
-    pub(super) steps: u64,
-    pub(super) times: u64,
-    pub(super) separation: u64,
-    pub(super) in_fixed_order: bool,
-    pub(super) objective: Objective,
-    pub(super) workload: Workload,
+    steps: u64,
+    times: u64,
+    separation: u64,
+    in_fixed_order: bool,
+    objective: Objective,
+    workload: Workload,
 }
 
 impl StrategySearch {
@@ -133,7 +141,7 @@ impl StrategySearch {
         self.steps
     }
 
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.steps as usize
     }
 
@@ -158,7 +166,7 @@ impl StrategySearch {
     }
 
     /// Returns the candidate with the smallest loss.
-    pub(super) fn best_of(
+    fn best_of(
         &self,
         candidates: impl IntoIterator<Item = Strategy>,
     ) -> Result<Strategy, AccountantError> {

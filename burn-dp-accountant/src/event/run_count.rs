@@ -1,11 +1,34 @@
-//! The distributions of the number of runs, and draws from them.
+//! Distributions of the number of runs of a search, and draws from them.
 
+use serde::{Deserialize, Serialize};
+
+use crate::domain::check_positive;
 use crate::error::AccountantError;
-use crate::event::RunCount;
-use crate::math::selection::negative_binomial_gamma;
+use crate::math::selection::{has_mean, negative_binomial_gamma};
 
 /// Maximum number of runs in a draw: the probability beyond it is far below rounding.
 const MOST_RUNS: u64 = 1 << 40;
+
+/// Distribution of the number of runs of
+/// [`DpEvent::RepeatAndSelect`](crate::DpEvent::RepeatAndSelect).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "distribution", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum RunCount {
+    /// Poisson distribution.
+    Poisson {
+        /// Expected number of runs.
+        mean: f64,
+    },
+    /// Truncated negative binomial distribution; `shape` 1 is the geometric distribution, `shape` 0
+    /// the logarithmic distribution.
+    TruncatedNegativeBinomial {
+        /// Expected number of runs.
+        mean: f64,
+        /// The shape η, larger than -1.
+        shape: f64,
+    },
+}
 
 impl RunCount {
     /// Returns the geometric distribution: truncated negative binomial of shape 1.
@@ -34,9 +57,41 @@ impl RunCount {
         if masses.runs == runs { masses.mass } else { 0.0 }
     }
 
+    /// Checks the parameters.
+    pub(super) fn validate(&self) -> Result<(), AccountantError> {
+        let (mean, shape) = match *self {
+            Self::Poisson { mean } => return check_positive("mean", mean),
+            Self::TruncatedNegativeBinomial { mean, shape } => (mean, shape),
+        };
+        if !(mean >= 1.0 && mean.is_finite()) {
+            return Err(AccountantError::invalid(
+                "mean",
+                format!(
+                    "must be at least 1 (a truncated distribution runs at least once), got {mean}"
+                ),
+            ));
+        }
+        if !(shape > -1.0 && shape.is_finite()) {
+            return Err(AccountantError::invalid(
+                "shape",
+                format!("must be larger than -1, got {shape}"),
+            ));
+        }
+        if !has_mean(mean, shape) {
+            return Err(AccountantError::invalid(
+                "mean",
+                format!(
+                    "must be smaller for a shape of {shape}, whose largest mean that can be \
+                     computed with is exceeded by {mean}; use a shape that is further from -1"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
     /// Returns an error if the distribution function cannot be inverted: its first mass underflows,
     /// or its tail is too long.
-    pub(super) fn check_draws(&self) -> Result<(), AccountantError> {
+    pub(crate) fn check_draws(&self) -> Result<(), AccountantError> {
         let mean = self.mean();
         if mean > 1e6 || Masses::new(*self).mass < 1e-290 {
             let reason = format!(
@@ -51,7 +106,7 @@ impl RunCount {
     /// Returns the number of runs at a uniformly random word, by inversion of the distribution
     /// function. The distribution of the result differs from the exact one by less than 1e-12 in
     /// total variation.
-    pub(super) fn quantile(&self, word: u64) -> u64 {
+    pub(crate) fn quantile(&self, word: u64) -> u64 {
         // The middle of the cell, in 53 bits near 1 and below 1.
         let middle = (word as f64 + 0.5) / (u64::MAX as f64 + 1.0);
         let mut left = middle.min(1.0 - f64::EPSILON / 2.0);
@@ -121,6 +176,7 @@ impl Masses {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::math::random::Generator;
 
@@ -194,5 +250,62 @@ mod tests {
             assert!(last > 3.0 * count.mean() && last < 200.0 * count.mean() + 100.0, "{last}");
         }
         assert_eq!(RunCount::geometric(1.0).quantile(u64::MAX), 1);
+    }
+
+    #[test]
+    fn named_distributions_are_the_textbook_ones() {
+        let geometric = RunCount::geometric(10.0);
+        let logarithmic = RunCount::logarithmic(3.908_650_337_129_266_5);
+        for runs in 1..=6 {
+            let k = runs as f64;
+            // (1 - p)^(k - 1) p, and (1 - γ)^k / (k ln(1/γ)), both for 1/10.
+            let expected = [0.1 * 0.9f64.powf(k - 1.0), 0.9f64.powf(k) / (k * 10f64.ln())];
+            for (count, expected) in [geometric, logarithmic].iter().zip(expected) {
+                let found = count.probability(runs);
+                assert!((found / expected - 1.0).abs() < 1e-12, "{count:?} {runs}: {found}");
+            }
+        }
+        for count in [geometric, logarithmic, RunCount::geometric(1.0)] {
+            assert_eq!(count.probability(0), 0.0, "{count:?}");
+        }
+        assert_eq!([1, 2].map(|runs| RunCount::geometric(1.0).probability(runs)), [1.0, 0.0]);
+    }
+
+    #[test]
+    fn quartiles_of_a_geometric_number_are_known() {
+        // At most k runs have the probability 1 - 0.9^k.
+        let quartiles =
+            [1u64, 2, 3].map(|quarter| RunCount::geometric(10.0).quantile(quarter << 62));
+        assert_eq!(quartiles, [3, 7, 14]);
+    }
+
+    #[test]
+    fn numbers_can_be_drawn_up_to_a_million_runs_on_average() {
+        let poisson = |mean| RunCount::Poisson { mean };
+        for fine in [RunCount::geometric(1e6), poisson(1e-3), poisson(660.0)] {
+            assert!(fine.check_draws().is_ok(), "{fine:?}");
+        }
+        // e^-680 is below 1e-290.
+        for refused in [RunCount::geometric(1.000_001e6), poisson(680.0)] {
+            assert!(refused.check_draws().is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn impossible_distributions_are_refused_by_name() {
+        let negative_binomial = |mean, shape| RunCount::TruncatedNegativeBinomial { mean, shape };
+        assert!(negative_binomial(1.0, -0.999).validate().is_ok());
+        for (count, part) in [
+            (RunCount::Poisson { mean: 0.0 }, "mean must be positive"),
+            (RunCount::Poisson { mean: f64::INFINITY }, "mean must be"),
+            (negative_binomial(0.999, 1.0), "mean must be at least 1 "),
+            (negative_binomial(f64::INFINITY, 1.0), "mean must be at least 1 "),
+            (negative_binomial(2.0, -1.0), "shape must be larger than -1"),
+            (negative_binomial(2.0, f64::NAN), "shape must be larger than -1"),
+            (negative_binomial(1e4, -0.99), "mean must be smaller for a shape of -0.99"),
+        ] {
+            let error = count.validate().unwrap_err().to_string();
+            assert!(error.starts_with(part), "{count:?}: {error}");
+        }
     }
 }

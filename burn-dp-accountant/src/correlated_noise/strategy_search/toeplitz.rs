@@ -1,13 +1,13 @@
 //! The search for the coefficients of a banded Toeplitz strategy, or of its inverse.
 
 use super::super::series;
+use super::StrategySearch;
 use super::minimizer::minimize;
-use super::objective::through_inverse;
-use super::problem::StrategySearch;
+use super::slopes::{error_slope, majorant_slope, sensitivity_slope, through_inverse};
 
 /// The matrix that has the bands.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Side {
+pub(super) enum BandedMatrix {
     /// `C`.
     Strategy,
     /// `C^-1`.
@@ -27,7 +27,7 @@ pub(super) enum Participations {
 pub(super) fn search(
     search: &StrategySearch,
     start: &[f64],
-    side: Side,
+    side: BandedMatrix,
     participations: Participations,
 ) -> Vec<f64> {
     let lags = start.len();
@@ -48,7 +48,7 @@ pub(super) fn search(
 pub(super) fn value_and_gradient(
     search: &StrategySearch,
     coefficients: &[f64],
-    side: Side,
+    side: BandedMatrix,
     participations: Participations,
 ) -> Option<(f64, Vec<f64>)> {
     let n = search.len();
@@ -59,17 +59,17 @@ pub(super) fn value_and_gradient(
     let mut own = coefficients.to_vec();
     own.resize(n, 0.0);
     let (strategy, noise) = match side {
-        Side::Strategy => (&own, &inverse),
-        Side::Inverse => (&inverse, &own),
+        BandedMatrix::Strategy => (&own, &inverse),
+        BandedMatrix::Inverse => (&inverse, &own),
     };
-    let error = search.error_slope(noise);
+    let error = error_slope(search, noise);
     let sensitivity = match participations {
-        Participations::Regular => search.sensitivity_slope(strategy),
-        Participations::Majorant => search.majorant_slope(strategy),
+        Participations::Regular => sensitivity_slope(search, strategy),
+        Participations::Majorant => majorant_slope(search, strategy),
     };
     let (direct, indirect) = match side {
-        Side::Strategy => (&sensitivity, &error),
-        Side::Inverse => (&error, &sensitivity),
+        BandedMatrix::Strategy => (&sensitivity, &error),
+        BandedMatrix::Inverse => (&error, &sensitivity),
     };
     let through = through_inverse(coefficients, &inverse, &indirect.gradient, coefficients.len());
     let gradient = direct.gradient.iter().zip(&through);
@@ -81,7 +81,7 @@ pub(super) fn value_and_gradient(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::super::workload::Workload;
-    use super::super::problem::Objective;
+    use super::super::Objective;
     use super::*;
 
     #[test]
@@ -100,10 +100,10 @@ mod tests {
             let search = search.with_participation(times, separation).unwrap();
             let search = search.with_workload(workload.clone()).unwrap();
             for (side, participations) in [
-                (Side::Strategy, Participations::Regular),
-                (Side::Inverse, Participations::Regular),
-                (Side::Strategy, Participations::Majorant),
-                (Side::Inverse, Participations::Majorant),
+                (BandedMatrix::Strategy, Participations::Regular),
+                (BandedMatrix::Inverse, Participations::Regular),
+                (BandedMatrix::Strategy, Participations::Majorant),
+                (BandedMatrix::Inverse, Participations::Majorant),
             ] {
                 let at = |x: &[f64]| value_and_gradient(&search, x, side, participations).unwrap();
                 let gradient = at(&coefficients).1;

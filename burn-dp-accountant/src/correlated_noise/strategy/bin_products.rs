@@ -1,6 +1,6 @@
 //! Inner products of the contributions of a run's bins.
 
-use super::strategy::Strategy;
+use super::Strategy;
 
 /// Maximum number of rows of a matrix whose products are formed one by one.
 const MAX_DENSE: usize = 4_096;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::series;
-use super::triangle::inverse_of_rows;
+use super::super::series;
+use super::super::triangle::inverse_of_rows;
 use crate::error::AccountantError;
 
 /// Maximum number of buffers.
