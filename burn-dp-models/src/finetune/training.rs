@@ -167,7 +167,9 @@ impl<'a> Run<'a> {
             Checkpoints::new(&self.output.folder, &self.settings)?.with_start(options.start());
         let inner = optimizer(recipe.optimizer, 0.9);
         let (optim, mut model) = checkpoints.begin_or_resume(plan, inner, model)?;
-        let mut optim = optim.with_backward(PrivateBackward::new().with_group_size(rows));
+        let mut optim = optim
+            .with_backward(PrivateBackward::new().with_group_size(rows))
+            .with_independence_check(self.privacy.independence_check);
         if recipe.precision != Precision::F32 {
             optim = optim.with_precision(recipe.precision.dtype());
         }

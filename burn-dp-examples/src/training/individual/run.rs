@@ -9,19 +9,19 @@ use burn_dp::PublicSource;
 use super::figures::Outcome;
 use super::private::{PrivateRun, Step};
 use super::public_items::PublicInputs;
-use super::{IndividualOptions, RunFigures, Settings, ordinary};
+use super::{RunFigures, Settings, ordinary};
 use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors};
 use crate::models::{Augmented, Classifier, ImageNetwork, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::loading::Loaded;
 use crate::training::optimizer::optimizer;
-use crate::training::options::{DataOptions, DatasetName, typed};
+use crate::training::options::{DatasetName, typed};
 use crate::training::output::Measurement;
 use crate::training::progress::{
     Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, percent, upwards,
 };
 use crate::training::statement::statement;
-use crate::training::{Evaluation, TrainError, device};
+use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions, device, public_data};
 
 /// Values of δ at which a statement reports ε, in addition to the δ of the run.
 const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
@@ -33,7 +33,7 @@ const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
 ///
 /// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
 /// cannot be read, both before anything is written; and the errors of training and writing.
-pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
+pub fn run(options: TrainOptions) -> Result<RunFigures, TrainError> {
     run_on(options, &mut Loaded::default())
 }
 
@@ -43,7 +43,7 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
 ///
 /// Returns the errors of [`run`].
 pub(in crate::training) fn run_on(
-    options: IndividualOptions,
+    options: TrainOptions,
     loaded: &mut Loaded,
 ) -> Result<RunFigures, TrainError> {
     let settings = Settings::new(options, DataOptions::environment())?;
@@ -55,7 +55,7 @@ pub(in crate::training) fn run_on(
         let options = data;
         let data = loaded.images(options, inputs.image_size)?;
         let public =
-            settings.needs_public().then(|| options.public_images(&data, inputs.image_size));
+            settings.needs_public().then(|| public_data::images(options, &data, inputs.image_size));
         let public = public.transpose()?;
         let mut network = ImageNetwork {
             name: settings.model,
@@ -90,7 +90,7 @@ pub(in crate::training) fn run_on(
     let (vocabulary_size, length) = (inputs.vocabulary_size, inputs.sequence_length);
     let (options, words) = (data, inputs.word_vectors.as_ref());
     let (data, vectors) = loaded.reviews(options, vocabulary_size, length, words)?;
-    let public = || options.public_reviews(&data, vocabulary_size, length, words);
+    let public = || public_data::reviews(options, &data, vocabulary_size, length, words);
     let items = settings.needs_public().then(public).transpose()?;
     let named = |(path, vectors): (&PathBuf, &WordVectors)| {
         let file = path.file_name().unwrap_or_default().display();

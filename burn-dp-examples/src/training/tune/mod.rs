@@ -20,8 +20,8 @@ use burn_dp_accountant::{
 use serde::Serialize;
 
 use super::individual::{self, Settings};
-use super::loading::Loaded;
-use super::options::{DataOptions, typed};
+use super::loading::{DataOptions, Loaded};
+use super::options::typed;
 use super::output::write_ledger;
 use super::sampling::SamplingName;
 use super::{
