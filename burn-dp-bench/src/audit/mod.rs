@@ -235,7 +235,7 @@ mod tests {
         assert!(run(none).unwrap_err().to_string().contains("--seeds"));
     }
 
-    // Its faults are honest runs and controls that exceed their ε, and mistakes that are not caught.
+    // It fails if an honest run or a control exceeds its ε, or if a mistake is not caught.
     #[test]
     fn an_audit_passes_and_writes_its_figures() {
         let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use burn_dp_examples::plot::{self, Interval, Spread};
-use burn_dp_examples::training::individual::{self, RunFigures, Settings};
+use burn_dp_examples::training::individual::{self, IndividualSettings, RunFigures};
 use burn_dp_examples::training::{
     BackendName, DataOptions, DatasetName, TrainError, TrainOptions, checks, files,
 };
@@ -124,7 +124,7 @@ pub(super) fn run(options: AccuracyEpsilonOptions) -> Result<AccuracyEpsilon, Tr
     for epsilon in options.epsilons.iter().copied().map(Some).chain([None]) {
         for &seed in &options.seeds {
             let run = options.training(epsilon, seed)?;
-            Settings::new(run.clone(), DataOptions::environment())?;
+            IndividualSettings::new(run.clone(), DataOptions::environment())?;
             runs.push(run);
         }
     }

@@ -339,7 +339,7 @@ mod tests {
 
     use super::*;
     use crate::training::TrainOptions;
-    use crate::training::individual::Settings;
+    use crate::training::individual::IndividualSettings;
 
     /// A run without a step.
     fn new_run() -> (Linear, DpOptimizer) {
@@ -356,7 +356,7 @@ mod tests {
     fn checkpoints(output: &Path, line: &str) -> Checkpoints {
         let words = ["train"].into_iter().chain(line.split_whitespace());
         let options = TrainOptions::read(words).unwrap();
-        Checkpoints::new(output, &Settings::new(options, None).unwrap()).unwrap()
+        Checkpoints::new(output, &IndividualSettings::new(options, None).unwrap()).unwrap()
     }
 
     #[test]

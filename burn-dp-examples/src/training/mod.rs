@@ -9,6 +9,7 @@ pub mod batch_clipping;
 mod budget;
 mod checkpoints;
 pub mod checks;
+mod compared;
 mod device;
 mod earlier;
 mod error;
@@ -40,8 +41,8 @@ pub use evaluation::Evaluation;
 pub use loading::DataOptions;
 pub use optimizer::optimizer;
 pub use options::{
-    BackendName, Choice, ClippingName, DatasetName, ExampleOptions, Given, OptimizerName,
-    Precision, PrivacyOptions, QuantileOptions, RecipeOptions, RunOptions, typed,
+    BackendName, ClippingName, DatasetName, ExampleOptions, Given, OptimizerName, Precision,
+    PrivacyOptions, QuantileOptions, RecipeOptions, RunOptions, SharedName, typed,
 };
 pub use output::{
     AVERAGED_MODEL_FILE, LEDGER_FILE, MODEL_FILE, Measurement, Output, STATEMENT_JSON,

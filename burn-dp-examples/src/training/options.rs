@@ -86,8 +86,8 @@ pub struct ExampleOptions {
     /// clipping].
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,
-    /// Learning rate, for batch clipping that of the first epoch [default: from the recipe; 0.025
-    /// for batch clipping].
+    /// Learning rate; batch clipping multiplies it by --lr-decay after each epoch [default: from the
+    /// recipe; 0.025 for batch clipping].
     #[arg(long, allow_hyphen_values = true)]
     pub lr: Option<f64>,
     /// Clipping threshold of each example's gradient [default: from the recipe; 0.1 for quantile],
@@ -114,8 +114,8 @@ pub struct QuantileOptions {
     /// Learning rate of the threshold.
     #[arg(long, value_name = "ETA", default_value_t = 0.2, allow_hyphen_values = true)]
     pub quantile_lr: f64,
-    /// Share of the privacy cost of a step or round that the counts may use, for users also those
-    /// of --track-norms [default: 0.1 for users, else --count-noise].
+    /// Share of the privacy cost of a step or round that the counts of quantile clipping and of
+    /// --track-norms may use [default: 0.1 for users, else --count-noise].
     #[arg(long, value_name = "S", conflicts_with = "count_noise", allow_hyphen_values = true)]
     pub count_share: Option<f64>,
 }
@@ -201,14 +201,14 @@ pub enum DatasetName {
 
 /// A name that one of two training modes may use, or both, such as the name of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Choice<A, B> {
+pub struct SharedName<A, B> {
     /// The choice of the first mode, if it has the name.
     pub first: Option<A>,
     /// The choice of the second mode, if it has the name.
     pub second: Option<B>,
 }
 
-impl<A: ValueEnum, B: ValueEnum> Choice<A, B> {
+impl<A: ValueEnum, B: ValueEnum> SharedName<A, B> {
     /// Returns the choice of the first mode.
     ///
     /// # Errors
@@ -234,7 +234,7 @@ fn of_other_mode(option: &'static str, name: Option<impl ValueEnum>, owner: &str
 }
 
 impl<A: ValueEnum + 'static, B: ValueEnum + 'static> clap::builder::ValueParserFactory
-    for Choice<A, B>
+    for SharedName<A, B>
 where
     Self: Clone + Send + Sync,
 {
@@ -403,7 +403,8 @@ mod tests {
         assert_eq!(independence_check("never"), Ok(IndependenceCheck::Never));
         assert_eq!(independence_check("every:20"), Ok(IndependenceCheck::Every(20)));
         for text in ["", "every", "every:", "every:0", "every:-1", "20", "First"] {
-            assert!(independence_check(text).unwrap_err().contains("every:N"), "{text}");
+            let refused = independence_check(text);
+            assert!(refused.is_err_and(|reason| reason.contains("every:N")), "{text}");
         }
     }
 }

@@ -10,8 +10,8 @@ use super::federated::RoundOptions;
 use super::individual::{IndividualOptions, InputOptions};
 use super::loading::DataOptions;
 use super::options::{
-    Choice, ClippingName, DatasetName, ExampleOptions, Given, PrivacyOptions, QuantileOptions,
-    RecipeOptions, RunOptions, headings, with_default,
+    ClippingName, DatasetName, ExampleOptions, Given, PrivacyOptions, QuantileOptions,
+    RecipeOptions, RunOptions, SharedName, headings, with_default,
 };
 use super::sampling::SamplingOptions;
 use super::{TrainError, recipes};
@@ -31,7 +31,7 @@ use crate::models::ModelName;
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
 #[command(mut_arg("epsilon", |arg| {
-    with_default(arg, "3; 8 for users; none for batch clipping, whose noise is that of the paper")
+    with_default(arg, "3; 8 for users; none for batch clipping, which has the noise of the paper")
 }))]
 #[command(mut_arg("delta", |arg| with_default(arg, "1e-5; 1e-4 for users")))]
 #[command(mut_arg("noise_multiplier", |arg| {
@@ -55,10 +55,10 @@ pub struct TrainOptions {
     /// What is clipped and how; --max-grad-norm, of users --max-update-norm, is the threshold, or
     /// the initial or master threshold [default: flat; quantile for users].
     #[arg(long, help_heading = headings::PRIVACY)]
-    pub clipping: Option<Choice<ClippingName, UnitClippingName>>,
+    pub clipping: Option<SharedName<ClippingName, UnitClippingName>>,
     /// Network to train [default: transformer for imdb, else cnn; bn-lenet5 for batch clipping].
     #[arg(long, help_heading = headings::EXAMPLES)]
-    pub model: Option<Choice<ModelName, BatchModelName>>,
+    pub model: Option<SharedName<ModelName, BatchModelName>>,
     /// Length and thresholds.
     #[command(flatten)]
     pub examples: ExampleOptions,
@@ -279,10 +279,13 @@ mod tests {
     fn a_name_is_the_choice_of_every_mode_that_has_it() {
         let model = |name: &str| read(&format!("--model {name}")).unwrap().model.unwrap();
         let both =
-            Choice { first: Some(ModelName::ResNet18), second: Some(BatchModelName::Resnet18) };
+            SharedName { first: Some(ModelName::ResNet18), second: Some(BatchModelName::Resnet18) };
         assert_eq!(model("resnet18"), both);
-        assert_eq!(model("cnn"), Choice { first: Some(ModelName::Cnn), second: None });
-        assert_eq!(model("lenet5"), Choice { first: None, second: Some(BatchModelName::Lenet5) });
+        assert_eq!(model("cnn"), SharedName { first: Some(ModelName::Cnn), second: None });
+        assert_eq!(
+            model("lenet5"),
+            SharedName { first: None, second: Some(BatchModelName::Lenet5) }
+        );
     }
 
     #[test]
@@ -304,7 +307,7 @@ mod tests {
             ("shakespeare --federated --lr 1", "--lr has no meaning with shakespeare --federated"),
             ("shakespeare --federated --non-private", "--non-private has no meaning with shakesp"),
             ("--local-lr 3", "choose --clipping batch or shakespeare --federated"),
-            // Also if the value is the default.
+            // Even if the value is the default.
             ("--target-quantile 0.5 --non-private", "0.5 has no meaning together with --non-pr"),
         ] {
             let error = refused(line);

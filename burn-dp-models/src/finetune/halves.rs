@@ -5,7 +5,7 @@ use std::path::Path;
 use burn_dp_examples::training::{TrainError, files};
 use serde_json::json;
 
-use super::data::{self, Columns, Row};
+use super::data::{self, Columns, TextRow};
 use crate::ModelError;
 
 /// The columns of a file that is halved.
@@ -46,7 +46,7 @@ pub fn write_halves(
         // All rows of a user are in one half: the public half would show what the other protects.
         let own = if user.is_some() { &row.user } else { &row.text };
         let half = crc32fast::hash(key.unwrap_or(own).as_bytes()) % 2;
-        let Row { text, label, user, .. } = row;
+        let TextRow { text, label, user, .. } = row;
         texts[half as usize] +=
             &format!("{}\n", json!({"text": text, "label": label, "user": user}));
     }
@@ -84,7 +84,7 @@ mod tests {
         };
         let [public, private] = halved(Some("who")).unwrap();
         assert_eq!(public.len() + private.len(), 200);
-        let play = |row: &Row| row.user.split('/').next().unwrap().to_string();
+        let play = |row: &TextRow| row.user.split('/').next().unwrap().to_string();
         assert!(public.iter().all(|row| private.iter().all(|other| play(row) != play(other))));
         let [public, private] = halved(None).unwrap();
         assert_eq!(public.len() + private.len(), 200);

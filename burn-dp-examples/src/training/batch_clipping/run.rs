@@ -2,11 +2,11 @@
 
 use burn::tensor::Device;
 
-use super::settings::Compared;
 use super::training::{BatchTraining, network};
 use super::{BatchData, BatchFigures, BatchModel, BatchSettings, data};
 use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
+use crate::training::compared::Compared;
 use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
@@ -28,14 +28,15 @@ pub fn run(options: TrainOptions) -> Result<BatchFigures, TrainError> {
     let device = device(run.backend)?;
     let data_options = data.checked(DataOptions::environment())?;
     let data = data::read(&data_options, settings.model, settings.needs_public())?;
-    let compared = Compared { data: &data_options, settings: &settings, backend: run.backend };
+    let compared =
+        Compared { data: Some(&data_options), settings: &settings, backend: run.backend };
     let checkpoints = Checkpoints::new(&output.folder, &compared)?.with_start(run.start());
-    let run = Run { settings: &settings, data: &data, device: &device, output, checkpoints };
+    let run = BatchRun { settings: &settings, data: &data, device: &device, output, checkpoints };
     run.train(network(&settings, &data, &device))
 }
 
 /// A run whose options were checked.
-struct Run<'a> {
+struct BatchRun<'a> {
     settings: &'a BatchSettings,
     data: &'a BatchData,
     device: &'a Device,
@@ -43,7 +44,7 @@ struct Run<'a> {
     checkpoints: Checkpoints,
 }
 
-impl Run<'_> {
+impl BatchRun<'_> {
     fn train(self, model: BatchModel) -> Result<BatchFigures, TrainError> {
         let Self { settings, data, device, output, checkpoints } = self;
         // All checks come before the first file is written.

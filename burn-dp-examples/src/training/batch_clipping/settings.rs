@@ -6,8 +6,7 @@ use burn_dp::updates::MiniSets;
 use serde::Serialize;
 
 use super::{BatchModelName, BatchPolicyName, MiniSetOptions};
-use crate::training::loading::DataOptions;
-use crate::training::options::{BackendName, PUBLIC_OPTIONS, as_typed, typed};
+use crate::training::options::{PUBLIC_OPTIONS, as_typed, typed};
 use crate::training::{EarlierLedgers, Mode, PrivacySettings, TrainError, TrainOptions, checks};
 
 /// The noise multiplier of the paper's experiments, over each threshold: σ = 0.5, times two for the
@@ -44,17 +43,6 @@ pub struct BatchSettings {
     pub earlier: EarlierLedgers,
     /// Seed of the initial weights and of the membership in mini-sets.
     pub seed: u64,
-}
-
-/// The settings that a resumed run must share, by option.
-#[derive(Serialize)]
-pub(super) struct Compared<'a> {
-    #[serde(flatten)]
-    pub(super) data: &'a DataOptions,
-    #[serde(flatten)]
-    pub(super) settings: &'a BatchSettings,
-    #[serde(serialize_with = "as_typed")]
-    pub(super) backend: BackendName,
 }
 
 impl TryFrom<&TrainOptions> for BatchSettings {
@@ -217,6 +205,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::training::checkpoints::compared;
+    use crate::training::compared::Compared;
 
     fn options(line: &str) -> TrainOptions {
         let words = ["train", "--clipping", "batch"].into_iter().chain(line.split_whitespace());
@@ -315,7 +304,7 @@ pub(super) mod tests {
         let compared = |line: &str| -> BTreeMap<String, String> {
             let TrainOptions { data, run, .. } = &options(line);
             let settings = &settings(line).unwrap();
-            compared(&Compared { data, settings, backend: run.backend }).unwrap()
+            compared(&Compared { data: Some(data), settings, backend: run.backend }).unwrap()
         };
         let usual = compared("--policy layerwise");
         for option in [

@@ -2,13 +2,13 @@
 
 use burn_dp::PublicSource;
 
-use super::settings::Compared;
 use super::training::UserTraining;
 use super::users::load;
 use super::{FederatedFigures, FederatedSettings, RoundFigures, norms};
 use crate::data::shakespeare::Tokens;
 use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
+use crate::training::compared::Compared;
 use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
@@ -40,7 +40,7 @@ pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
         None => Tokens::Characters,
     };
     let users = load(&options, &tokens)?;
-    let compared = Compared { settings: &settings, backend: options.run.backend };
+    let compared = Compared { data: None, settings: &settings, backend: options.run.backend };
     let checkpoints = Checkpoints::new(&output.folder, &compared)?.with_start(options.run.start());
     let mut rounds = UserTraining::prepare(&settings, &users, &device, Some(&checkpoints))?;
     if let Some(path) = vocabulary {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{AlgorithmName, RoundOptions};
 use crate::training::optimizer::optimizer;
-use crate::training::options::{BackendName, ClippingName, DatasetName, as_typed, typed};
+use crate::training::options::{ClippingName, DatasetName, as_typed, typed};
 use crate::training::sampling::SamplingSettings;
 use crate::training::{
     EarlierLedgers, Mode, OptimizerName, PrivacySettings, TrainError, TrainOptions, checks,
@@ -59,15 +59,6 @@ pub struct FederatedSettings {
     pub earlier: EarlierLedgers,
     /// Seed of the initial weights.
     pub seed: u64,
-}
-
-/// The settings that a resumed run must share, by option.
-#[derive(Serialize)]
-pub(super) struct Compared<'a> {
-    #[serde(flatten)]
-    pub(super) settings: &'a FederatedSettings,
-    #[serde(serialize_with = "as_typed")]
-    pub(super) backend: BackendName,
 }
 
 impl TryFrom<&TrainOptions> for FederatedSettings {

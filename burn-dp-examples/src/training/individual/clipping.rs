@@ -111,12 +111,12 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use crate::training::TrainOptions;
-    use crate::training::individual::Settings;
+    use crate::training::individual::IndividualSettings;
 
     fn error(line: &str) -> String {
         let words = ["train"].into_iter().chain(line.split(' '));
         let options = TrainOptions::read(words).unwrap();
-        Settings::new(options, None).unwrap_err().to_string()
+        IndividualSettings::new(options, None).unwrap_err().to_string()
     }
 
     #[test]

@@ -230,12 +230,12 @@ mod tests {
 
     use super::*;
     use crate::training::TrainOptions;
-    use crate::training::individual::Settings;
+    use crate::training::individual::IndividualSettings;
 
     fn settings(line: &str) -> Result<InputSettings, TrainError> {
         let words = std::iter::once("train").chain(line.split_whitespace());
         let options = TrainOptions::read(words).unwrap();
-        Settings::new(options, Some("data".into())).map(|settings| settings.inputs)
+        IndividualSettings::new(options, Some("data".into())).map(|settings| settings.inputs)
     }
 
     fn error(line: &str) -> String {

@@ -21,4 +21,4 @@ pub use options::{IndividualOptions, RuleName};
 pub use run::{is_interrupted, run};
 pub(in crate::training) use run::{run_on, train_items};
 pub use schedule::ScheduleName;
-pub use settings::{Length, PrivateSettings, Settings};
+pub use settings::{IndividualSettings, Length, PrivateSettings};

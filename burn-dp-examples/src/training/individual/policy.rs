@@ -71,7 +71,7 @@ mod tests {
     use crate::data::{ImageBatcher, digits};
     use crate::models::MlpConfig;
     use crate::training::TrainOptions;
-    use crate::training::individual::Settings;
+    use crate::training::individual::IndividualSettings;
 
     #[test]
     fn every_policy_is_built_for_a_model() {
@@ -91,7 +91,7 @@ mod tests {
         ] {
             let line = format!("train --clipping {line}");
             let options = TrainOptions::read(line.split(' ')).unwrap();
-            let settings = Settings::new(options, None).unwrap();
+            let settings = IndividualSettings::new(options, None).unwrap();
             let clipping = settings.private.unwrap().clipping;
             let public = clipping.needs_public().then(|| digits::public(0, 6).unwrap());
             let loss = CrossEntropyLossConfig::new().init();

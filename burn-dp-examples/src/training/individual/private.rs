@@ -10,7 +10,7 @@ use burn_dp::sampling::PrivateDataLoaderBuilder;
 
 use super::policy::policy;
 use super::public_items::{PublicInputs, PublicItems};
-use super::{PrivateSettings, Settings};
+use super::{IndividualSettings, PrivateSettings};
 use crate::data::{Encoder, ItemDataset, Splits};
 use crate::models::Classifier;
 use crate::training::TrainError;
@@ -23,7 +23,7 @@ const PROBE_ITEMS: usize = 4;
 
 /// A finished step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Step {
+pub(super) struct FinishedStep {
     /// Number of steps so far, including those before a resumption.
     pub(super) number: usize,
     /// Upper bound of ε so far, after each pass over the data; absent in ordinary training.
@@ -53,7 +53,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         model: M,
         inner: ModuleOptimizer,
         private: PrivateSettings,
-        settings: &Settings,
+        settings: &IndividualSettings,
         data: &Splits<E>,
         public: PublicInputs<E::Item>,
         device: &Device,
@@ -116,9 +116,9 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         self,
         encoder: &E,
         train: &ItemDataset<E::Item>,
-        settings: &Settings,
+        settings: &IndividualSettings,
         device: &Device,
-        mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
+        mut after_step: impl FnMut(&M, FinishedStep) -> Result<(), TrainError>,
     ) -> Result<(M, DpOptimizer, Checkpoints), TrainError> {
         let Self { mut model, mut optim, checkpoints, loss, public } = self;
         let items = train.items().len();
@@ -157,7 +157,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
                 }
                 _ => None,
             };
-            after_step(&model, Step { number, epsilon })?;
+            after_step(&model, FinishedStep { number, epsilon })?;
         }
         // The key is erased before the statement is created: from then on no step can be repeated.
         checkpoints.save(&model, &optim)?;
@@ -169,7 +169,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
 fn plan(
     private: PrivateSettings,
     policy: impl Clipping + 'static,
-    settings: &Settings,
+    settings: &IndividualSettings,
     train_items: usize,
 ) -> Result<PrivacyPlan, TrainError> {
     let strategy = settings.correlated_noise.as_ref();
@@ -210,9 +210,9 @@ mod tests {
     use crate::data::{CLASSES, ImageBatcher, PIXELS};
     use crate::training::TrainOptions;
 
-    fn settings(line: &str) -> Settings {
+    fn settings(line: &str) -> IndividualSettings {
         let words = ["train"].into_iter().chain(line.split_whitespace());
-        Settings::new(TrainOptions::read(words).unwrap(), None).unwrap()
+        IndividualSettings::new(TrainOptions::read(words).unwrap(), None).unwrap()
     }
 
     fn planned(line: &str) -> Result<PrivacyPlan, TrainError> {
@@ -285,7 +285,7 @@ mod tests {
     fn options_of_other_samplers_are_refused_by_name() {
         let error = |line: &str| {
             let words = ["train"].into_iter().chain(line.split(' '));
-            let settings = Settings::new(TrainOptions::read(words).unwrap(), None);
+            let settings = IndividualSettings::new(TrainOptions::read(words).unwrap(), None);
             settings.and_then(|settings| settings.fit(1_000)).unwrap_err().to_string()
         };
         for (line, expected) in [
@@ -342,7 +342,7 @@ mod tests {
         let error = planned(&options("poisson")).unwrap_err().to_string();
         assert!(error.contains("cyclic Poisson"), "{error}");
         let words = ["train", "--correlated-noise", "none.json"];
-        let error = Settings::new(TrainOptions::read(words).unwrap(), None).unwrap_err();
+        let error = IndividualSettings::new(TrainOptions::read(words).unwrap(), None).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("none.json") && error.contains("xtask strategy"), "{error}");
     }

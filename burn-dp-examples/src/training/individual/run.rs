@@ -7,9 +7,9 @@ use burn::tensor::Device;
 use burn_dp::PublicSource;
 
 use super::figures::Outcome;
-use super::private::{PrivateRun, Step};
+use super::private::{FinishedStep, PrivateRun};
 use super::public_items::PublicInputs;
-use super::{RunFigures, Settings, ordinary};
+use super::{IndividualSettings, RunFigures, ordinary};
 use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors};
 use crate::models::{Augmented, Classifier, ImageNetwork, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
@@ -46,7 +46,7 @@ pub(in crate::training) fn run_on(
     options: TrainOptions,
     loaded: &mut Loaded,
 ) -> Result<RunFigures, TrainError> {
-    let settings = Settings::new(options, DataOptions::environment())?;
+    let settings = IndividualSettings::new(options, DataOptions::environment())?;
     let device = device(settings.backend)?;
     // This only affects the initial weights, because noise and sampling have their own generators.
     device.seed(settings.data.seed);
@@ -119,7 +119,7 @@ pub(in crate::training) fn run_on(
 ///
 /// Returns [`TrainError::Data`] if the data cannot be read.
 pub(in crate::training) fn train_items(
-    settings: &Settings,
+    settings: &IndividualSettings,
     loaded: &mut Loaded,
 ) -> Result<usize, TrainError> {
     let (data, inputs) = (&settings.data, &settings.inputs);
@@ -145,7 +145,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     model: M,
     data: Splits<E>,
     public: PublicInputs<E::Item>,
-    settings: &Settings,
+    settings: &IndividualSettings,
     device: &Device,
 ) -> Result<RunFigures, TrainError> {
     let items = [data.train.items().len(), data.test.items().len()];
@@ -184,7 +184,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let pass = ("pass over the data", steps_per_epoch);
     let mut progress = Progress::start(first, steps, pass, columns(delta.is_some()));
     let (mut last, mut measurements) = (None, Vec::new());
-    let after_step = |model: &M, step: Step| {
+    let after_step = |model: &M, step: FinishedStep| {
         progress.step(step.number);
         last = None;
         if step.number.is_multiple_of(steps_per_epoch) || step.number == steps {

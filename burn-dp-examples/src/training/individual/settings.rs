@@ -1,7 +1,8 @@
 //! Turns options into settings that a run can start with.
 //!
 //! Everything is checked before anything is written: first the options that need no data
-//! ([`Settings::new`]), then the ones that depend on the size of the data ([`Settings::fit`]).
+//! ([`IndividualSettings::new`]), then the ones that depend on the size of the data
+//! ([`IndividualSettings::fit`]).
 //!
 //! Length: one check for each option.
 
@@ -31,7 +32,7 @@ use crate::training::{
 /// option.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Settings {
+pub struct IndividualSettings {
     /// The data.
     #[serde(flatten)]
     pub data: DataOptions,
@@ -110,7 +111,7 @@ pub enum Length {
     Steps(usize),
 }
 
-impl Settings {
+impl IndividualSettings {
     /// Checks the options and fills the gaps from the recipe.
     ///
     /// # Arguments
@@ -326,9 +327,9 @@ mod tests {
     use super::*;
     use crate::training::options::DatasetName;
 
-    fn settings(line: &str) -> Result<Settings, TrainError> {
+    fn settings(line: &str) -> Result<IndividualSettings, TrainError> {
         let words = std::iter::once("train").chain(line.split_whitespace());
-        Settings::new(TrainOptions::read(words).unwrap(), None)
+        IndividualSettings::new(TrainOptions::read(words).unwrap(), None)
     }
 
     fn private(line: &str) -> PrivateSettings {
@@ -459,7 +460,7 @@ mod tests {
         let data_dir = |line: &str, environment: &str| {
             let words = ["train"].into_iter().chain(line.split(' '));
             let options = TrainOptions::read(words).unwrap();
-            Settings::new(options, Some(environment.into())).unwrap().data.data_dir
+            IndividualSettings::new(options, Some(environment.into())).unwrap().data.data_dir
         };
         assert_eq!(data_dir("mnist", "from-environment"), Some("from-environment".into()));
         assert_eq!(data_dir("digits", "unused"), None);
