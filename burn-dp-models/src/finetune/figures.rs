@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use burn_dp_examples::training::Evaluation;
 use burn_dp_examples::training::progress::{Column, EPSILON, percent, significant, upwards};
 use serde::Serialize;
 

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use burn_dp::optim::WeightAverage;
 
 use super::IndividualSettings;
-use super::private::Step;
+use super::private::FinishedStep;
 use crate::data::{Batch, Encoder, ItemDataset};
 use crate::models::Classifier;
 use crate::training::TrainError;
