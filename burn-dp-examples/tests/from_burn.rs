@@ -36,7 +36,7 @@ fn diff<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<(char, &'a str)> {
 fn the_page_shows_the_difference_between_the_two_programs() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name: &str| std::fs::read_to_string(folder.join("examples").join(name)).unwrap();
-    let (old, new) = (read("learner/ordinary.rs"), read("learner/main.rs"));
+    let (old, new) = (read("learner/src/ordinary.rs"), read("learner/src/main.rs"));
     let lines = diff(&old.lines().collect::<Vec<_>>(), &new.lines().collect::<Vec<_>>());
     let count = |sign| lines.iter().filter(|line| line.0 == sign).count();
     assert!(count('+') <= 25 && count('-') <= 25, "{} and {}", count('+'), count('-'));

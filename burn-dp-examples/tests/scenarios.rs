@@ -8,17 +8,17 @@
 
 use burn::tensor::Device;
 
-#[path = "../examples/batch-clipping/main.rs"]
+#[path = "../examples/batch-clipping/src/main.rs"]
 mod batch_clipping;
-#[path = "../examples/federated/main.rs"]
+#[path = "../examples/federated/src/main.rs"]
 mod federated;
-#[path = "../examples/fine-tuning/main.rs"]
+#[path = "../examples/fine-tuning/src/main.rs"]
 mod fine_tuning;
-#[path = "../examples/mnist/main.rs"]
+#[path = "../examples/mnist/src/main.rs"]
 mod mnist;
-#[path = "../examples/resume/main.rs"]
+#[path = "../examples/resume/src/main.rs"]
 mod resume;
-#[path = "../examples/text/main.rs"]
+#[path = "../examples/text/src/main.rs"]
 mod text;
 
 #[test]

@@ -120,6 +120,27 @@ fn passes_in_half_precision_train_nearly_as_well() {
 }
 
 #[test]
+fn the_statement_says_whether_independence_was_tested_by_value() {
+    let seeded = format!("{SMALL} --steps 3 --noise-multiplier 1 --insecure-seed 3");
+    let (_folder, expected) = figures(&seeded);
+    for (check, said) in [
+        ("first", "checked by value on some batches"),
+        ("every:2", "checked by value on some batches"),
+        ("never", "not checked"),
+    ] {
+        let (folder, found) = figures(&format!("{seeded} --independence-check {check}"));
+        assert_eq!(found["test_loss"], expected["test_loss"], "{check}");
+        let text = std::fs::read_to_string(folder.path().join("out/privacy.txt")).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(said), "{check}: {text}");
+    }
+    for mode in ["--clipping batch", "shakespeare --federated", "--non-private"] {
+        let message = refusal(&format!("{mode} --independence-check first"));
+        assert!(message.contains("--independence-check") && message.contains(mode), "{message}");
+    }
+}
+
+#[test]
 fn a_damaged_file_is_refused_before_anything_is_written() {
     let data = tempfile::tempdir().unwrap();
     for name in ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"] {

@@ -11,14 +11,14 @@ use crate::{ActivationFunction, BertConfig, ClassifierHead, TextClassifier, Toke
 
 /// The encoder of both models; BERT has a pooler.
 #[derive(Module, Debug)]
-struct Encoder {
-    embeddings: Embeddings,
-    encoder: Layers,
-    pooler: Option<Dense>,
+struct BertEncoder {
+    embeddings: BertEmbeddings,
+    encoder: BertLayers,
+    pooler: Option<BertDense>,
 }
 
 #[derive(Module, Debug)]
-struct Embeddings {
+struct BertEmbeddings {
     word_embeddings: Private<Embedding>,
     position_embeddings: Private<Embedding>,
     token_type_embeddings: Private<Embedding>,
@@ -26,23 +26,23 @@ struct Embeddings {
 }
 
 #[derive(Module, Debug)]
-struct Layers {
-    layer: Vec<Layer>,
+struct BertLayers {
+    layer: Vec<BertLayer>,
 }
 
 #[derive(Module, Debug)]
-struct Layer {
-    attention: Attention,
-    intermediate: Dense,
-    output: Output,
+struct BertLayer {
+    attention: BertAttention,
+    intermediate: BertDense,
+    output: BertOutput,
     #[module(skip)]
     activation: ActivationFunction,
 }
 
 #[derive(Module, Debug)]
-struct Attention {
+struct BertAttention {
     self_attention: SelfAttention,
-    output: Output,
+    output: BertOutput,
 }
 
 #[derive(Module, Debug)]
@@ -55,26 +55,26 @@ struct SelfAttention {
 
 /// A projection, and the norm of its sum with the input of the layer.
 #[derive(Module, Debug)]
-struct Output {
+struct BertOutput {
     dense: Private<Linear>,
     layer_norm: Private<LayerNorm>,
 }
 
 #[derive(Module, Debug)]
-struct Dense {
+struct BertDense {
     dense: Private<Linear>,
 }
 
-impl Encoder {
+impl BertEncoder {
     fn new(config: &BertConfig, device: &Device) -> Self {
         let (width, epsilon) = (config.hidden_size, config.layer_norm_eps);
         let project = || linear(width, width, device);
-        let output = |d_input| Output {
+        let output = |d_input| BertOutput {
             dense: linear(d_input, width, device),
             layer_norm: norm(width, epsilon, device),
         };
-        let layer = |_| Layer {
-            attention: Attention {
+        let layer = |_| BertLayer {
+            attention: BertAttention {
                 self_attention: SelfAttention {
                     query: project(),
                     key: project(),
@@ -83,18 +83,18 @@ impl Encoder {
                 },
                 output: output(width),
             },
-            intermediate: Dense { dense: linear(width, config.intermediate_size, device) },
+            intermediate: BertDense { dense: linear(width, config.intermediate_size, device) },
             output: output(config.intermediate_size),
             activation: config.hidden_act,
         };
         Self {
-            embeddings: Embeddings {
+            embeddings: BertEmbeddings {
                 word_embeddings: table(config.vocab_size, width, device),
                 position_embeddings: table(config.max_position_embeddings, width, device),
                 token_type_embeddings: table(config.type_vocab_size, width, device),
                 layer_norm: norm(width, epsilon, device),
             },
-            encoder: Layers { layer: (0..config.num_hidden_layers).map(layer).collect() },
+            encoder: BertLayers { layer: (0..config.num_hidden_layers).map(layer).collect() },
             pooler: None,
         }
     }
@@ -103,7 +103,7 @@ impl Encoder {
     fn forward(&self, tokens: &Tokens, positions: Tensor<2, Int>) -> Tensor<3> {
         let [rows, length] = tokens.ids.dims();
         let mask = tokens.padding.clone().reshape([rows, 1, 1, length]);
-        let Embeddings { word_embeddings, position_embeddings, .. } = &self.embeddings;
+        let BertEmbeddings { word_embeddings, position_embeddings, .. } = &self.embeddings;
         let embedded = word_embeddings.forward(tokens.ids.clone())
             + position_embeddings.forward(positions)
             // One segment.
@@ -113,7 +113,7 @@ impl Encoder {
     }
 }
 
-impl Layer {
+impl BertLayer {
     fn forward(&self, input: Tensor<3>, mask: &Tensor<4, Bool>) -> Tensor<3> {
         let SelfAttention { query, key, value, heads } = &self.attention.self_attention;
         let projected = [query, key, value].map(|layer| layer.forward(input.clone()));
@@ -124,7 +124,7 @@ impl Layer {
     }
 }
 
-impl Output {
+impl BertOutput {
     fn forward(&self, input: Tensor<3>, residual: Tensor<3>) -> Tensor<3> {
         self.layer_norm.forward(self.dense.forward(input) + residual)
     }
@@ -141,7 +141,7 @@ fn first(hidden: Tensor<3>) -> Tensor<2> {
 /// The bias of the output layer is not private: this model is for ordinary training.
 #[derive(Module, Debug)]
 pub(crate) struct BertMaskedLanguageModel {
-    bert: Encoder,
+    bert: BertEncoder,
     cls: MaskedLanguageHead,
 }
 
@@ -175,9 +175,9 @@ impl BertMaskedLanguageModel {
             activation: config.hidden_act,
         };
         let bias = Initializer::Zeros.init([config.vocab_size], device);
-        let pooler = Some(Dense { dense: linear(width, width, device) });
+        let pooler = Some(BertDense { dense: linear(width, width, device) });
         Self {
-            bert: Encoder { pooler, ..Encoder::new(config, device) },
+            bert: BertEncoder { pooler, ..BertEncoder::new(config, device) },
             cls: MaskedLanguageHead { predictions: Predictions { transform, bias } },
         }
     }
@@ -206,7 +206,7 @@ impl BertMaskedLanguageModel {
 /// Devlin et al., BERT: pre-training of deep bidirectional transformers, 2019, section 3.
 #[derive(Module, Debug)]
 pub struct BertClassifier {
-    bert: Encoder,
+    bert: BertEncoder,
     classifier: Private<Linear>,
 }
 
@@ -214,9 +214,9 @@ impl BertClassifier {
     /// Creates a model with random weights.
     pub fn new(config: &BertConfig, classes: usize, device: &Device) -> Self {
         let width = config.hidden_size;
-        let pooler = Some(Dense { dense: linear(width, width, device) });
+        let pooler = Some(BertDense { dense: linear(width, width, device) });
         Self {
-            bert: Encoder { pooler, ..Encoder::new(config, device) },
+            bert: BertEncoder { pooler, ..BertEncoder::new(config, device) },
             classifier: linear(width, classes, device),
         }
     }
@@ -251,7 +251,7 @@ impl TextClassifier for BertClassifier {
 /// Liu et al., RoBERTa: a robustly optimized BERT pretraining approach, 2019.
 #[derive(Module, Debug)]
 pub struct RobertaClassifier {
-    roberta: Encoder,
+    roberta: BertEncoder,
     classifier: RobertaHead,
     first_position: usize,
 }
@@ -268,7 +268,7 @@ impl RobertaClassifier {
     pub fn new(config: &BertConfig, classes: usize, device: &Device) -> Self {
         let width = config.hidden_size;
         Self {
-            roberta: Encoder::new(config, device),
+            roberta: BertEncoder::new(config, device),
             classifier: RobertaHead {
                 dense: linear(width, width, device),
                 out_proj: linear(width, classes, device),

@@ -18,20 +18,20 @@ use crate::{ActivationFunction, Gpt2Config, TextClassifier, Tokens};
 pub struct Gpt2 {
     wte: Private<Embedding>,
     wpe: Private<Embedding>,
-    h: Vec<Block>,
+    h: Vec<Gpt2Block>,
     ln_f: Private<LayerNorm>,
 }
 
 #[derive(Module, Debug)]
-struct Block {
+struct Gpt2Block {
     ln_1: Private<LayerNorm>,
-    attn: Attention,
+    attn: Gpt2Attention,
     ln_2: Private<LayerNorm>,
-    mlp: Mlp,
+    mlp: Gpt2Mlp,
 }
 
 #[derive(Module, Debug)]
-struct Attention {
+struct Gpt2Attention {
     /// Query, key and value in one matrix.
     c_attn: Private<Linear>,
     c_proj: Private<Linear>,
@@ -39,7 +39,7 @@ struct Attention {
 }
 
 #[derive(Module, Debug)]
-struct Mlp {
+struct Gpt2Mlp {
     c_fc: Private<Linear>,
     c_proj: Private<Linear>,
     #[module(skip)]
@@ -51,15 +51,15 @@ impl Gpt2 {
     pub fn new(config: &Gpt2Config, device: &Device) -> Self {
         let width = config.n_embd;
         let inner = config.n_inner.unwrap_or(4 * width);
-        let block = |_| Block {
+        let block = |_| Gpt2Block {
             ln_1: norm(width, config.layer_norm_epsilon, device),
-            attn: Attention {
+            attn: Gpt2Attention {
                 c_attn: linear(width, 3 * width, device),
                 c_proj: linear(width, width, device),
                 heads: config.n_head,
             },
             ln_2: norm(width, config.layer_norm_epsilon, device),
-            mlp: Mlp {
+            mlp: Gpt2Mlp {
                 c_fc: linear(width, inner, device),
                 c_proj: linear(inner, width, device),
                 activation: config.activation_function,
@@ -92,14 +92,14 @@ impl Gpt2 {
     }
 }
 
-impl Block {
+impl Gpt2Block {
     fn forward(&self, input: Tensor<3>, mask: &Tensor<4, Bool>) -> Tensor<3> {
         let hidden = input.clone() + self.attn.forward(self.ln_1.forward(input), mask);
         hidden.clone() + self.mlp.forward(self.ln_2.forward(hidden))
     }
 }
 
-impl Attention {
+impl Gpt2Attention {
     fn forward(&self, input: Tensor<3>, mask: &Tensor<4, Bool>) -> Tensor<3> {
         let [.., width] = input.dims();
         let projected = self.c_attn.forward(input);
@@ -109,7 +109,7 @@ impl Attention {
     }
 }
 
-impl Mlp {
+impl Gpt2Mlp {
     fn forward(&self, input: Tensor<3>) -> Tensor<3> {
         self.c_proj.forward(self.activation.forward(self.c_fc.forward(input)))
     }

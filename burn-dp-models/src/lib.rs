@@ -7,7 +7,7 @@
 //! | BERT | [`BertClassifier`] | `transformers` |
 //! | RoBERTa | [`RobertaClassifier`] | `transformers` |
 //! | ViT | [`VitClassifier`] | `transformers` |
-//! | ResNet | [`ResNet`] | `torchvision` |
+//! | ResNet | [`TorchvisionResNet`] | `torchvision` |
 //!
 //! A model is created from its [`Config`] and filled by [`Weights::load_into`]:
 //!
@@ -47,7 +47,7 @@ pub use bert::{BertClassifier, RobertaClassifier, RobertaHead};
 pub use config::{ActivationFunction, BertConfig, Config, Gpt2Config, VitConfig};
 pub use error::ModelError;
 pub use gpt2::{Gpt2, Gpt2Classifier, Gpt2LanguageModel};
-pub use resnet::{ResNet, ResNetConfig, ResNetNorm};
+pub use resnet::{ResNetNorm, TorchvisionResNet, TorchvisionResNetConfig};
 pub use tokens::{Sequence, Tokens};
 pub use vit::VitClassifier;
 pub use weights::{Adapter, LoraTargets, Weights};

@@ -18,7 +18,7 @@ const WIDTH: usize = 64;
 
 /// Configuration of a residual network, in the shape and with the names of `torchvision`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ResNetConfig {
+pub struct TorchvisionResNetConfig {
     /// Blocks in the four stages.
     pub blocks: [usize; 4],
     /// Whether the blocks have three convolutions, the last of which has four times the width.
@@ -40,7 +40,7 @@ pub enum ResNetNorm {
     Group(usize),
 }
 
-impl ResNetConfig {
+impl TorchvisionResNetConfig {
     /// Returns the configuration of ResNet-18.
     pub fn resnet18() -> Self {
         Self {
@@ -82,18 +82,18 @@ impl ResNetConfig {
 ///
 /// He et al., Deep residual learning for image recognition, 2016, section 3.3.
 #[derive(Module, Debug)]
-pub struct ResNet {
+pub struct TorchvisionResNet {
     conv1: Private<Conv2d>,
     bn1: Private<Normalization>,
-    layer1: Vec<Block>,
-    layer2: Vec<Block>,
-    layer3: Vec<Block>,
-    layer4: Vec<Block>,
+    layer1: Vec<ResNetBlock>,
+    layer2: Vec<ResNetBlock>,
+    layer3: Vec<ResNetBlock>,
+    layer4: Vec<ResNetBlock>,
     fc: Private<Linear>,
 }
 
 #[derive(Module, Debug)]
-struct Block {
+struct ResNetBlock {
     conv1: Private<Conv2d>,
     bn1: Private<Normalization>,
     conv2: Private<Conv2d>,
@@ -111,12 +111,12 @@ struct Shortcut {
 }
 
 /// Creates the layers.
-struct Layers<'a> {
-    config: &'a ResNetConfig,
+struct ResNetLayers<'a> {
+    config: &'a TorchvisionResNetConfig,
     device: &'a Device,
 }
 
-impl Layers<'_> {
+impl ResNetLayers<'_> {
     fn conv(&self, channels: [usize; 2], kernel: usize, stride: usize) -> Private<Conv2d> {
         let side = kernel / 2;
         let config = Conv2dConfig::new(channels, [kernel; 2])
@@ -141,14 +141,14 @@ impl Layers<'_> {
     }
 
     /// Returns a block and the number of its output channels.
-    fn block(&self, input: usize, width: usize, stride: usize) -> (Block, usize) {
+    fn block(&self, input: usize, width: usize, stride: usize) -> (ResNetBlock, usize) {
         let bottleneck = self.config.bottleneck;
         let output = if bottleneck { 4 * width } else { width };
         let (first, second) =
             if bottleneck { ([1, 1], [3, stride]) } else { ([3, stride], [3, 1]) };
         let shortcut =
             || Shortcut { conv: self.conv([input, output], 1, stride), norm: self.norm(output) };
-        let block = Block {
+        let block = ResNetBlock {
             conv1: self.conv([input, width], first[0], first[1]),
             bn1: self.norm(width),
             conv2: self.conv([width, width], second[0], second[1]),
@@ -160,7 +160,7 @@ impl Layers<'_> {
         (block, output)
     }
 
-    fn stage(&self, index: usize, input: &mut usize) -> Vec<Block> {
+    fn stage(&self, index: usize, input: &mut usize) -> Vec<ResNetBlock> {
         let width = self.config.width << index;
         let block = |position| {
             let stride = if index > 0 && position == 0 { 2 } else { 1 };
@@ -172,14 +172,14 @@ impl Layers<'_> {
     }
 }
 
-impl ResNet {
+impl TorchvisionResNet {
     /// Creates a model with random weights.
     ///
     /// # Panics
     ///
     /// Panics if the groups of GroupNorm do not divide the channels.
-    pub fn new(config: &ResNetConfig, classes: usize, device: &Device) -> Self {
-        let layers = Layers { config, device };
+    pub fn new(config: &TorchvisionResNetConfig, classes: usize, device: &Device) -> Self {
+        let layers = ResNetLayers { config, device };
         let mut channels = config.width;
         Self {
             conv1: layers.conv([3, channels], 7, 2),
@@ -209,7 +209,7 @@ impl ResNet {
     }
 }
 
-impl Block {
+impl ResNetBlock {
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         let shortcut = match &self.downsample {
             Some(Shortcut { conv, norm }) => norm.forward(conv.forward(input.clone())),

@@ -17,19 +17,19 @@ use crate::{ActivationFunction, VitConfig};
 /// Dosovitskiy et al., An image is worth 16x16 words, 2021, section 3.1.
 #[derive(Module, Debug)]
 pub struct VitClassifier {
-    vit: Encoder,
+    vit: VitEncoder,
     classifier: Private<Linear>,
 }
 
 #[derive(Module, Debug)]
-struct Encoder {
-    embeddings: Embeddings,
-    encoder: Layers,
+struct VitEncoder {
+    embeddings: VitEmbeddings,
+    encoder: VitLayers,
     layernorm: Private<LayerNorm>,
 }
 
 #[derive(Module, Debug)]
-struct Embeddings {
+struct VitEmbeddings {
     cls_token: Private<Param<Tensor<3>>>,
     position_embeddings: Private<Param<Tensor<3>>>,
     patch_embeddings: Patches,
@@ -41,26 +41,26 @@ struct Patches {
 }
 
 #[derive(Module, Debug)]
-struct Layers {
-    layer: Vec<Layer>,
+struct VitLayers {
+    layer: Vec<VitLayer>,
 }
 
 #[derive(Module, Debug)]
-struct Layer {
+struct VitLayer {
     layernorm_before: Private<LayerNorm>,
-    attention: Attention,
+    attention: VitAttention,
     layernorm_after: Private<LayerNorm>,
-    intermediate: Dense,
-    output: Dense,
+    intermediate: VitDense,
+    output: VitDense,
     heads: usize,
     #[module(skip)]
     activation: ActivationFunction,
 }
 
 #[derive(Module, Debug)]
-struct Attention {
+struct VitAttention {
     attention: Projections,
-    output: Dense,
+    output: VitDense,
 }
 
 #[derive(Module, Debug)]
@@ -71,7 +71,7 @@ struct Projections {
 }
 
 #[derive(Module, Debug)]
-struct Dense {
+struct VitDense {
     dense: Private<Linear>,
 }
 
@@ -79,11 +79,11 @@ impl VitClassifier {
     /// Creates a model with random weights.
     pub fn new(config: &VitConfig, classes: usize, device: &Device) -> Self {
         let (width, epsilon) = (config.hidden_size, config.layer_norm_eps);
-        let dense = |d_input, d_output| Dense { dense: linear(d_input, d_output, device) };
+        let dense = |d_input, d_output| VitDense { dense: linear(d_input, d_output, device) };
         let project = || linear(width, width, device);
-        let layer = |_| Layer {
+        let layer = |_| VitLayer {
             layernorm_before: norm(width, epsilon, device),
-            attention: Attention {
+            attention: VitAttention {
                 attention: Projections { query: project(), key: project(), value: project() },
                 output: dense(width, width),
             },
@@ -97,13 +97,13 @@ impl VitClassifier {
         let patch = [config.patch_size; 2];
         let projection = Conv2dConfig::new([config.num_channels, width], patch).with_stride(patch);
         Self {
-            vit: Encoder {
-                embeddings: Embeddings {
+            vit: VitEncoder {
+                embeddings: VitEmbeddings {
                     cls_token: zeros(1),
                     position_embeddings: zeros(config.patches() + 1),
                     patch_embeddings: Patches { projection: projection.init(device).private() },
                 },
-                encoder: Layers { layer: (0..config.num_hidden_layers).map(layer).collect() },
+                encoder: VitLayers { layer: (0..config.num_hidden_layers).map(layer).collect() },
                 layernorm: norm(width, epsilon, device),
             },
             classifier: linear(width, classes, device),
@@ -118,7 +118,8 @@ impl VitClassifier {
     /// - output: `[batch_size, classes]`
     pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         let rows = images.dims()[0];
-        let Embeddings { cls_token, position_embeddings, patch_embeddings } = &self.vit.embeddings;
+        let VitEmbeddings { cls_token, position_embeddings, patch_embeddings } =
+            &self.vit.embeddings;
         let patches = patch_embeddings.projection.forward(images);
         let patches = patches.flatten::<3>(2, 3).swap_dims(1, 2);
         let [_, _, width] = patches.dims();
@@ -133,7 +134,7 @@ impl VitClassifier {
     }
 }
 
-impl Layer {
+impl VitLayer {
     fn forward(&self, input: Tensor<3>) -> Tensor<3> {
         let Projections { query, key, value } = &self.attention.attention;
         let normalized = self.layernorm_before.forward(input.clone());

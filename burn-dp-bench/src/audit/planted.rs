@@ -15,7 +15,7 @@ use burn_dp::optim::PrivacyPlanConfig;
 use burn_dp::random::InsecureSeed;
 use serde::Serialize;
 
-use super::probe::{Probe, Run, over_layers};
+use super::probe::{ObservedRun, Probe, over_layers};
 
 /// A mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -202,7 +202,7 @@ fn one_run(
     for canary in (0..canaries).filter(|&canary| coins.is_included(canary)) {
         items(canary).into_iter().for_each(|item| owner[item] = Some(canary));
     }
-    let mut run = Run::new(plan, &probe(canaries, LAYERS), canaries)?;
+    let mut run = ObservedRun::new(plan, &probe(canaries, LAYERS), canaries)?;
     let mut scores = vec![0.0; canaries];
     for _ in 0..steps {
         let (sums, _) = run.step(|item| match owner[item] {
@@ -228,7 +228,7 @@ fn differences(size: Size, seed: u64, planted: bool) -> Result<AuditScores, DpEr
     for pair in 0..STEPS / 2 {
         for (sign, offset) in [(1.0, 0), (-1.0, u64::from(!planted))] {
             let plan = full_batch(canaries, 1000 * seed + 2 * pair + offset).with_steps(1);
-            let mut run = Run::new(plan.init()?, &model, canaries)?;
+            let mut run = ObservedRun::new(plan.init()?, &model, canaries)?;
             let (sums, _) = run.step(|canary| {
                 if coins.is_included(canary) { input(canary, sign * C, LAYERS) } else { Vec::new() }
             })?;
@@ -246,8 +246,8 @@ fn last_layer_alone(size: Size, seed: u64) -> Result<AuditScores, DpError> {
     let model = probe(canaries, LAYERS);
     let claim = full_batch(canaries, seed);
     let mut without_noise =
-        Run::new(with_sigma(&claim, ALMOST_NO_NOISE).init()?, &model, canaries)?;
-    let mut run = Run::new(claim.init()?, &model, canaries)?;
+        ObservedRun::new(with_sigma(&claim, ALMOST_NO_NOISE).init()?, &model, canaries)?;
+    let mut run = ObservedRun::new(claim.init()?, &model, canaries)?;
     let mut scores = vec![0.0; canaries];
     for _ in 0..STEPS {
         let units = |canary| {
@@ -267,7 +267,7 @@ fn last_layer_alone(size: Size, seed: u64) -> Result<AuditScores, DpError> {
 fn divided_sums(size: Size, seed: u64, planted: bool) -> Result<AuditScores, DpError> {
     trials(size, seed, |is_in, seed| {
         let units = OTHERS + usize::from(is_in);
-        let mut run = Run::new(full_batch(units, seed).init()?, &probe(1, 1), 1)?;
+        let mut run = ObservedRun::new(full_batch(units, seed).init()?, &probe(1, 1), 1)?;
         let mut score = 0.0;
         for _ in 0..STEPS {
             let (sums, drawn) = run.step(|unit| vec![(0, if unit == OTHERS { -C } else { C })])?;
@@ -293,7 +293,7 @@ fn counted_sums(size: Size, seed: u64, joint: f64) -> Result<AuditScores, DpErro
             .with_count_noise(CountNoise::Std(COUNT_STD));
         // One more step, whose threshold reveals the last count.
         let plan = with_sigma(&full_batch(units, seed), joint).with_steps(STEPS + 1);
-        let mut run = Run::new(plan.with_clipping(clipping).init()?, &probe(1, 1), 1)?;
+        let mut run = ObservedRun::new(plan.with_clipping(clipping).init()?, &probe(1, 1), 1)?;
         let mut score = 0.0;
         let mut threshold = run.threshold()?;
         for _ in 0..STEPS {

@@ -43,7 +43,7 @@ impl Probe {
 
 /// One private training run of the model with plain SGD, step by step. The released sums are
 /// computed from the model before and after each step, as by an attacker who sees every model.
-pub(super) struct Run {
+pub(super) struct ObservedRun {
     model: Option<Probe>,
     optim: DpOptimizer,
     sampler: Box<dyn Sampler>,
@@ -51,7 +51,7 @@ pub(super) struct Run {
     device: Device,
 }
 
-impl Run {
+impl ObservedRun {
     pub(super) fn new(plan: PrivacyPlan, model: &Probe, width: usize) -> Result<Self, DpError> {
         let device = Device::flex().autodiff();
         let sampler = plan.sampler()?;

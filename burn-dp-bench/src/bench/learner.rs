@@ -51,7 +51,7 @@ impl InferenceStep for Convolutional {
 
 /// Milliseconds of a step in both loops, and their ratio.
 #[derive(Debug, Clone, Serialize)]
-struct Row {
+struct LearnerRow {
     model: String,
     batch: usize,
     custom_loop_ms: f64,
@@ -87,7 +87,7 @@ pub(super) fn run(options: &LearnerOptions) -> Result<(), TrainError> {
     }
     let (custom_loop_ms, learner_ms) =
         (median_and_minimum(custom).0, median_and_minimum(learner).0);
-    let row = Row {
+    let row = LearnerRow {
         model: typed(ModelName::Cnn),
         batch: options.batch,
         custom_loop_ms,

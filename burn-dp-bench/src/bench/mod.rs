@@ -39,7 +39,7 @@ mod worker;
 
 pub use algorithm::{Algorithm, InnerOptimizer};
 pub use device_costs::DeviceCostsOptions;
-pub use finetune::{FinetuneOptions, FinetuneRow, Shape, StepperOptions, Way};
+pub use finetune::{FinetuneBenchOptions, FinetuneRow, FinetuneWay, Shape, StepperOptions};
 pub(crate) use memory::{largest_batch, step_peak_mib};
 pub use networks::{Network, Sizes};
 pub use noise::{NoiseOptions, NoiseRow};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::device_costs::DeviceCostsOptions;
-use super::finetune::{FinetuneOptions, StepperOptions};
+use super::finetune::{FinetuneBenchOptions, StepperOptions};
 use super::noise::NoiseOptions;
 use super::peers::PeerOptions;
 use super::planner::PlannerOptions;
@@ -46,7 +46,7 @@ pub enum Benchmark {
     /// The throughput of the noise, next to a pass over as many values.
     Noise(NoiseOptions),
     /// Private fine-tuning of a network with the shape of GPT-2 against ordinary fine-tuning.
-    Finetune(FinetuneOptions),
+    Finetune(FinetuneBenchOptions),
     /// Run steps of one way of fine-tuning on command; started by `finetune`.
     #[command(hide = true)]
     FinetuneWorker(StepperOptions),

@@ -9,9 +9,9 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use burn_dp_examples::plot::{self, Interval, Spread};
-use burn_dp_examples::training::individual::{self, IndividualOptions, RunFigures, Settings};
+use burn_dp_examples::training::individual::{self, IndividualSettings, RunFigures};
 use burn_dp_examples::training::{
-    BackendName, DataOptions, DatasetName, TrainError, TrainingOptions, checks, files,
+    BackendName, DataOptions, DatasetName, TrainError, TrainOptions, checks, files,
 };
 
 /// Options of the experiment.
@@ -124,7 +124,7 @@ pub(super) fn run(options: AccuracyEpsilonOptions) -> Result<AccuracyEpsilon, Tr
     for epsilon in options.epsilons.iter().copied().map(Some).chain([None]) {
         for &seed in &options.seeds {
             let run = options.training(epsilon, seed)?;
-            Settings::new(run.clone(), DataOptions::environment())?;
+            IndividualSettings::new(run.clone(), DataOptions::environment())?;
             runs.push(run);
         }
     }
@@ -168,25 +168,25 @@ impl AccuracyEpsilonOptions {
     }
 
     /// Returns the options of one run of `cargo xtask train`; ordinary training has no budget.
-    fn training(&self, epsilon: Option<f64>, seed: u64) -> Result<IndividualOptions, TrainError> {
-        let mut run = IndividualOptions::read(["train"])
+    fn training(&self, epsilon: Option<f64>, seed: u64) -> Result<TrainOptions, TrainError> {
+        let mut run = TrainOptions::read(["train"])
             .map_err(|error| TrainError::option("train", error.to_string()))?;
         run.data.dataset = self.dataset;
         run.data.data_dir = self.data_dir.clone();
         run.data.train_size = self.train_size;
         run.data.test_size = self.test_size;
         run.data.seed = seed;
-        run.training.epochs = self.epochs;
+        run.examples.epochs = self.epochs;
         run.run.backend = self.backend;
         let name = match epsilon {
             Some(epsilon) => {
                 run.privacy.epsilon = Some(epsilon);
                 run.privacy.delta = Some(self.delta);
-                run.training.batch_size = self.batch_size;
+                run.individual.batch_size = self.batch_size;
                 format!("epsilon-{epsilon}-seed-{seed}")
             }
             None => {
-                run.non_private = true;
+                run.individual.non_private = true;
                 format!("ordinary-seed-{seed}")
             }
         };

@@ -14,11 +14,10 @@ use serde::Serialize;
 
 use burn_dp_examples::plot::{self, Series};
 use burn_dp_examples::training::batch_clipping::{
-    BatchFigures, BatchModelName, BatchPolicyName, BatchPolicyOptions, BatchSettings,
-    MiniSetOptions, figures, load,
+    BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, MiniSetOptions, figures, load,
 };
 use burn_dp_examples::training::{
-    BackendName, DataOptions, EarlierLedgers, PrivacySettings, TrainError, checks, device, files,
+    BackendName, DataOptions, PrivacySettings, TrainError, checks, device, files,
 };
 
 /// Options of the experiment.
@@ -120,31 +119,26 @@ pub(super) fn run(options: BatchClippingOptions) -> Result<BatchClippingExperime
         let (mini_set_size, mini_sets) =
             if contender.individual { (1, options.batch_size) } else { (options.batch_size, 1) };
         let settings = BatchSettings {
-            policy: BatchPolicyOptions {
+            mini_sets: MiniSetOptions {
                 policy: contender.policy,
-                max_grad_norm: options.max_grad_norm,
-                threshold_decay: 1.0,
-                layer_groups: None,
-            },
-            training: MiniSetOptions {
-                model: network,
                 mini_set_size,
                 mini_sets,
-                epochs,
-                lr: options.lr,
                 lr_decay: options.lr_decay,
-                ..paper.training.clone()
+                ..paper.mini_sets.clone()
             },
+            model: network,
+            epochs,
+            lr: options.lr,
+            max_grad_norm: options.max_grad_norm,
             privacy: PrivacySettings {
                 epsilon: None,
                 delta: 1e-5,
                 // The sensitivity is 2 C.
                 noise_multiplier: Some(2.0 * options.sigma * contender.noise),
-                group: None,
-                insecure_seed: None,
+                ..paper.privacy
             },
-            earlier: EarlierLedgers::default(),
             seed: options.data.seed,
+            ..paper.clone()
         };
         let figures = figures(&settings, &data, &device)?;
         println!(

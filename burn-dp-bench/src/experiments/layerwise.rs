@@ -78,8 +78,8 @@ impl Setting {
         Ok(Self { model, data, max_grad_norm, sigma, lr: 0.025, epochs: 50, images: PAPER })
     }
 
-    /// Returns the images. The last tenth of the training images is treated as public, as in the
-    /// paper.
+    /// Returns the images. As in the paper, the last tenth of the training images is public and is
+    /// not trained on: all data sets of the experiments are drawn or published.
     pub(super) fn data(&self, measured: &Measured, seed: u64) -> Result<BatchData, TrainError> {
         let [train, test] = self.images;
         let mut splits = match &measured.data_dir {
@@ -90,7 +90,11 @@ impl Setting {
         };
         let mut items = splits.train.items().to_vec();
         let public = items.split_off(items.len() - items.len() / 10);
-        let source = PublicSource::published("a tenth of the training images, set apart");
+        let name = format!("{}, a tenth of the training images, not trained on", self.data);
+        let source = match self.data {
+            digits::NAME => PublicSource::generated(name),
+            _ => PublicSource::published(name),
+        };
         splits.train = ItemDataset::new(items);
         Ok(BatchData::new(splits, Some(source.data(public)?)))
     }
@@ -123,13 +127,12 @@ impl Setting {
         seed: u64,
     ) -> Result<BatchFigures, TrainError> {
         let mut settings = BatchSettings::of_paper()?;
-        settings.policy.policy = policy;
-        settings.policy.max_grad_norm = self.max_grad_norm;
-        let training = &mut settings.training;
-        training.model = self.model;
-        (training.mini_set_size, training.mini_sets) =
+        (settings.model, settings.max_grad_norm) = (self.model, self.max_grad_norm);
+        (settings.epochs, settings.lr) = (self.epochs, self.lr);
+        let mini_sets = &mut settings.mini_sets;
+        (mini_sets.policy, mini_sets.lr_decay) = (policy, LR_DECAY);
+        (mini_sets.mini_set_size, mini_sets.mini_sets) =
             if individual { (1, BATCH) } else { (BATCH, 1) };
-        (training.epochs, training.lr, training.lr_decay) = (self.epochs, self.lr, LR_DECAY);
         // The sensitivity is 2 C.
         settings.privacy.noise_multiplier = Some(2.0 * self.sigma * noise);
         settings.seed = seed;

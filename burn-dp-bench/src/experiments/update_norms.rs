@@ -30,7 +30,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut setting = UserSetting::of(&measured)?.with_threshold(None).with_epsilon(EPSILON);
     let (rounds, every) = if measured.quick() { QUICK } else { PAPER };
     setting.federated.training.rounds = rounds;
-    setting.federated.evaluate_every = every;
+    setting.federated.training.evaluate_every = every;
     if !measured.quick() {
         (setting.federated.training.embedding, setting.federated.training.hidden) = (96, 256);
     }

@@ -3,10 +3,8 @@
 use burn::tensor::Device;
 use burn_dp_examples::data::shakespeare::{FILES, Tokens};
 use burn_dp_examples::data::{drawn_roles, shakespeare};
-use burn_dp_examples::training::TrainError;
-use burn_dp_examples::training::federated::{
-    FederatedFigures, FederatedSettings, UserClippingName, Users, figures,
-};
+use burn_dp_examples::training::federated::{FederatedFigures, FederatedSettings, Users, figures};
+use burn_dp_examples::training::{ClippingName, TrainError};
 
 use super::measured::Measured;
 
@@ -58,18 +56,17 @@ impl UserSetting {
         } else {
             PAPER
         };
-        federated.evaluate_every = federated.training.rounds;
+        training.evaluate_every = training.rounds;
         federated.privacy.delta = DELTA;
         Ok(Self { federated, data, roles })
     }
 
     /// Clips the update of a user to a threshold, or to the median if there is none.
     pub(super) fn with_threshold(mut self, threshold: Option<f64>) -> Self {
-        let training = &mut self.federated.training;
-        training.max_update_norm = threshold;
-        training.clipping = match threshold {
-            Some(_) => UserClippingName::Flat,
-            None => UserClippingName::Quantile,
+        self.federated.training.max_update_norm = threshold;
+        self.federated.clipping = match threshold {
+            Some(_) => ClippingName::Flat,
+            None => ClippingName::Quantile,
         };
         self
     }

@@ -9,7 +9,7 @@ use burn_dp::DpError;
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, WeightAverage};
 use burn_dp_examples::models::MlpConfig;
-use burn_dp_examples::training::{MODEL_FILE, STATEMENT_TEXT, Training, individual};
+use burn_dp_examples::training::{MODEL_FILE, STATEMENT_TEXT, TrainOptions, individual, run};
 use clap::ValueEnum;
 
 #[cfg(feature = "train")]
@@ -163,8 +163,8 @@ fn run_program(output: &Path) -> Result<(), String> {
     if resume {
         words.push("--resume".into());
     }
-    let training = Training::parse(words).map_err(|error| error.to_string())?;
-    training.run().map_err(|error| error.to_string())
+    let options = TrainOptions::read(words).map_err(|error| error.to_string())?;
+    run(options).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -1,17 +1,14 @@
-//! Trains a model with differential privacy. `cargo xtask train --help` lists the options, and
-//! `cargo xtask train shakespeare --help` and `cargo xtask train --clipping batch --help` the
-//! options of user-level training and of batch clipping.
+//! Trains a model with differential privacy; `cargo xtask train --help` lists the options.
 
 use std::process::ExitCode;
 
-use burn_dp_examples::training::Training;
+use burn_dp_examples::training::{TrainOptions, run};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let training = Training::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    match training.run() {
+    match run(TrainOptions::read(std::env::args_os()).unwrap_or_else(|error| error.exit())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

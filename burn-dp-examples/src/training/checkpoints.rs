@@ -338,8 +338,8 @@ mod tests {
     use burn_dp::updates::UnitUpdate;
 
     use super::*;
-    use crate::training::individual::{IndividualOptions, Settings};
-    use crate::training::options::TrainingOptions;
+    use crate::training::TrainOptions;
+    use crate::training::individual::IndividualSettings;
 
     /// A run without a step.
     fn new_run() -> (Linear, DpOptimizer) {
@@ -355,8 +355,8 @@ mod tests {
 
     fn checkpoints(output: &Path, line: &str) -> Checkpoints {
         let words = ["train"].into_iter().chain(line.split_whitespace());
-        let options = IndividualOptions::read(words).unwrap();
-        Checkpoints::new(output, &Settings::new(options, None).unwrap()).unwrap()
+        let options = TrainOptions::read(words).unwrap();
+        Checkpoints::new(output, &IndividualSettings::new(options, None).unwrap()).unwrap()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Errors of a training run.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ pub enum TrainError {
     /// An option, or several together, that cannot be used.
     Option {
         /// The option as typed, for example `--epsilon`.
-        name: &'static str,
+        name: Cow<'static, str>,
         /// The given value, the expected one, and a remedy.
         reason: String,
     },
@@ -40,8 +41,8 @@ pub enum TrainError {
 
 impl TrainError {
     /// Creates the error of an option.
-    pub fn option(name: &'static str, reason: impl Into<String>) -> Self {
-        Self::Option { name, reason: reason.into() }
+    pub fn option(name: impl Into<Cow<'static, str>>, reason: impl Into<String>) -> Self {
+        Self::Option { name: name.into(), reason: reason.into() }
     }
 }
 

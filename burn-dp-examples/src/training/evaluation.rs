@@ -1,18 +1,18 @@
 //! Loss and accuracy on the test set.
 
-use burn::nn::loss::CrossEntropyLossConfig;
-use burn::tensor::Device;
+use burn::tensor::{Device, Int, Tensor};
+use burn_dp::losses::CrossEntropyLossConfig;
 use serde::Serialize;
 
 use crate::data::{Encoder, ItemDataset};
 use crate::models::Classifier;
 
 /// Loss and accuracy of a model on a test set, which is treated as public.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// Mean cross entropy.
+    /// Mean cross entropy of an example, or of a token.
     pub loss: f64,
-    /// Share of the examples whose class has the highest score.
+    /// Share of the examples, or of the tokens, whose class has the highest score.
     pub accuracy: f64,
 }
 
@@ -28,25 +28,34 @@ impl Evaluation {
         device: &Device,
     ) -> Self {
         let model = model.valid();
-        let cross_entropy = CrossEntropyLossConfig::new().init(device);
-        let (mut loss, mut right) = (0.0, 0.0);
+        let cross_entropy = CrossEntropyLossConfig::new().init();
+        let mut total = Self::default();
         for items in test.items().chunks(BATCH_SIZE) {
             let batch = encoder.batch(items.to_vec(), device);
             let scores = model.forward(batch.inputs);
-            let matches = scores.clone().argmax(1).flatten::<1>(0, 1).equal(batch.targets.clone());
-            right += matches.int().sum().into_scalar::<i64>() as f64;
-            let mean = cross_entropy.forward(scores, batch.targets);
-            loss += mean.into_scalar::<f64>() * items.len() as f64;
+            let losses = cross_entropy.forward(scores.clone(), batch.targets.clone());
+            total.count(losses, scores, batch.targets);
         }
-        let items = test.items().len() as f64;
-        Self { loss: loss / items, accuracy: right / items }
+        total.over(test.items().len())
+    }
+
+    /// Adds the losses and the correct predictions of a batch.
+    pub fn count(&mut self, losses: Tensor<1>, scores: Tensor<2>, targets: Tensor<1, Int>) {
+        let right = scores.argmax(1).flatten::<1>(0, 1).equal(targets);
+        self.accuracy += right.int().sum().into_scalar::<i64>() as f64;
+        self.loss += losses.sum().into_scalar::<f64>();
+    }
+
+    /// Divides the sums by a number of examples, of which 0 counts as 1.
+    pub fn over(self, examples: usize) -> Self {
+        let examples = examples.max(1) as f64;
+        Self { loss: self.loss / examples, accuracy: self.accuracy / examples }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use burn::module::Module;
-    use burn::tensor::Tensor;
 
     use super::*;
     use crate::data::{ImageBatcher, ImageItem, PIXELS};

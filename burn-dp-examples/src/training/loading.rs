@@ -2,67 +2,60 @@
 
 use std::path::PathBuf;
 
-use super::options::{DataOptions, DatasetName, typed};
+use clap::Args;
+use serde::Serialize;
+
+use super::options::{DatasetName, as_typed, as_typed_option, headings, typed};
 use super::{TrainError, checks};
 use crate::data::{
     ImageBatcher, Splits, TextBatcher, Vocabulary, WordVectors, cifar10, digits, folder, imdb,
     mnist,
 };
 
-/// The data sets of consecutive training runs.
-#[derive(Default)]
-pub(super) struct Loaded {
-    keeps: bool,
-    images: Option<(String, Splits<ImageBatcher>)>,
-    reviews: Option<(String, Reviews)>,
-}
-
-type Reviews = (Splits<TextBatcher>, Option<WordVectors>);
-
-impl Loaded {
-    /// Returns a cache that keeps the last data set of each kind, so that the next training run
-    /// with the same options does not read it again. The default keeps nothing.
-    pub(super) fn kept() -> Self {
-        Self { keeps: true, ..Self::default() }
-    }
-
-    /// Returns [`DataOptions::images`].
-    pub(super) fn images(
-        &mut self,
-        options: &DataOptions,
-        side: usize,
-    ) -> Result<Splits<ImageBatcher>, TrainError> {
-        let key = format!("{options:?} {side}");
-        recalled(self.keeps, &mut self.images, key, || options.images(side))
-    }
-
-    /// Returns [`DataOptions::reviews`].
-    pub(super) fn reviews(
-        &mut self,
-        options: &DataOptions,
-        vocabulary_size: usize,
-        length: usize,
-        word_vectors: Option<&PathBuf>,
-    ) -> Result<Reviews, TrainError> {
-        let key = format!("{options:?} {vocabulary_size} {length} {word_vectors:?}");
-        let read = || options.reviews(vocabulary_size, length, word_vectors);
-        recalled(self.keeps, &mut self.reviews, key, read)
-    }
-}
-
-/// Returns the cached value for the same key, or the result of `read`.
-fn recalled<T: Clone>(
-    keeps: bool,
-    kept: &mut Option<(String, T)>,
-    key: String,
-    read: impl FnOnce() -> Result<T, TrainError>,
-) -> Result<T, TrainError> {
-    if let Some((_, found)) = kept.as_ref().filter(|(of, _)| *of == key) {
-        return Ok(found.clone());
-    }
-    let found = read()?;
-    *kept = keeps.then(|| (key, found.clone()));
-    Ok(found)
+/// The data and its location.
+#[derive(Args, Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Data")]
+pub struct DataOptions {
+    /// Data set to train on.
+    #[arg(value_enum, default_value_t = DatasetName::Digits, help_heading = None)]
+    #[serde(rename = "the data set", serialize_with = "as_typed")]
+    pub dataset: DatasetName,
+    /// Folder with the files of the data set, as published: IDX files, plain or gzip (mnist,
+    /// fashion-mnist), the binary version (cifar10), aclImdb (imdb), train/CLASS/*.png and
+    /// test/CLASS (folder), shakespeare-users.jsonl, plain or gzip (shakespeare); the drawn digits
+    /// need none [default: the variable BURN_DP_DATA].
+    #[arg(long, value_name = "DIR")]
+    #[serde(skip)]
+    pub data_dir: Option<PathBuf>,
+    /// mnist: read the files from the cache of burn-dataset, which downloads them the first time;
+    /// needs the feature `download`. The default for mnist without a folder.
+    #[arg(long, conflicts_with = "data_dir", help_heading = headings::EXAMPLES)]
+    #[serde(skip)]
+    pub download: bool,
+    /// Use only this many examples to train on [default: all; 12000 drawn digits].
+    #[arg(long, value_name = "N", help_heading = headings::EXAMPLES)]
+    pub train_size: Option<usize>,
+    /// Use only this many examples to test on [default: all; 2000 drawn digits].
+    #[arg(long, value_name = "N", help_heading = headings::EXAMPLES)]
+    #[serde(skip)]
+    pub test_size: Option<usize>,
+    /// Data set of the public examples, where a clipping policy or BatchNorm needs them: different
+    /// from the training data [default: for drawn digits, separately drawn digits].
+    #[arg(long, value_enum, value_name = "DATASET", help_heading = headings::THRESHOLDS)]
+    #[serde(serialize_with = "as_typed_option")]
+    pub public_data: Option<DatasetName>,
+    /// Folder with the files of the public data set; drawn digits need none.
+    #[arg(long, value_name = "DIR", help_heading = headings::THRESHOLDS)]
+    #[serde(skip)]
+    pub public_dir: Option<PathBuf>,
+    /// Use only this many public examples [default: 1000].
+    #[arg(long, value_name = "N", help_heading = headings::THRESHOLDS)]
+    pub public_size: Option<usize>,
+    /// Seed of the initial weights, of the drawn digits, and of the membership in mini-sets. Noise
+    /// and sampling never use it: the operating system seeds them.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
 }
 
 impl DataOptions {
@@ -109,6 +102,12 @@ impl DataOptions {
             return Err(TrainError::option("--data-dir", reason));
         }
         Ok(self)
+    }
+
+    /// Returns the data set of the public examples.
+    pub(super) fn public_dataset(&self) -> Option<DatasetName> {
+        let drawn = (self.dataset == DatasetName::Digits).then_some(DatasetName::Digits);
+        self.public_data.or(drawn)
     }
 
     /// Returns the folder that the variable `BURN_DP_DATA` names.
@@ -172,6 +171,62 @@ impl DataOptions {
         let size = |size: Option<usize>| size.unwrap_or(usize::MAX);
         splits.truncated(size(self.train_size), size(self.test_size))
     }
+}
+
+/// The data sets of consecutive training runs.
+#[derive(Default)]
+pub(super) struct Loaded {
+    keeps: bool,
+    images: Option<(String, Splits<ImageBatcher>)>,
+    reviews: Option<(String, Reviews)>,
+}
+
+type Reviews = (Splits<TextBatcher>, Option<WordVectors>);
+
+impl Loaded {
+    /// Returns a cache that keeps the last data set of each kind, so that the next training run
+    /// with the same options does not read it again. The default keeps nothing.
+    pub(super) fn kept() -> Self {
+        Self { keeps: true, ..Self::default() }
+    }
+
+    /// Returns [`DataOptions::images`].
+    pub(super) fn images(
+        &mut self,
+        options: &DataOptions,
+        side: usize,
+    ) -> Result<Splits<ImageBatcher>, TrainError> {
+        let key = format!("{options:?} {side}");
+        recalled(self.keeps, &mut self.images, key, || options.images(side))
+    }
+
+    /// Returns [`DataOptions::reviews`].
+    pub(super) fn reviews(
+        &mut self,
+        options: &DataOptions,
+        vocabulary_size: usize,
+        length: usize,
+        word_vectors: Option<&PathBuf>,
+    ) -> Result<Reviews, TrainError> {
+        let key = format!("{options:?} {vocabulary_size} {length} {word_vectors:?}");
+        let read = || options.reviews(vocabulary_size, length, word_vectors);
+        recalled(self.keeps, &mut self.reviews, key, read)
+    }
+}
+
+/// Returns the cached value for the same key, or the result of `read`.
+fn recalled<T: Clone>(
+    keeps: bool,
+    kept: &mut Option<(String, T)>,
+    key: String,
+    read: impl FnOnce() -> Result<T, TrainError>,
+) -> Result<T, TrainError> {
+    if let Some((_, found)) = kept.as_ref().filter(|(of, _)| *of == key) {
+        return Ok(found.clone());
+    }
+    let found = read()?;
+    *kept = keeps.then(|| (key, found.clone()));
+    Ok(found)
 }
 
 #[cfg(test)]

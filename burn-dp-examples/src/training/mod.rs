@@ -1,14 +1,15 @@
 //! The training program: options, the run, and its output.
 //!
-//! [`Training`] parses the command line and runs one of three training modes: [`individual`]
-//! clipping, with ordinary training of the same models, [`batch_clipping`] of mini-sets, and
-//! [`federated`] training with user-level privacy. They share their options, checks, checkpoints,
-//! table and output.
+//! [`TrainOptions`] is the command line, and [`run`] runs one of three training modes:
+//! [`individual`] clipping, with ordinary training of the same models, [`batch_clipping`] of
+//! mini-sets, and [`federated`] training with user-level privacy. They share options, checks,
+//! checkpoints, table and output.
 
 pub mod batch_clipping;
 mod budget;
 mod checkpoints;
 pub mod checks;
+mod compared;
 mod device;
 mod earlier;
 mod error;
@@ -28,6 +29,7 @@ mod recipes;
 mod sampling;
 mod statement;
 mod thresholds;
+mod train_options;
 pub mod tune;
 
 pub use budget::within_budget;
@@ -36,16 +38,18 @@ pub use device::device;
 pub use earlier::EarlierLedgers;
 pub use error::TrainError;
 pub use evaluation::Evaluation;
+pub use loading::DataOptions;
 pub use optimizer::optimizer;
 pub use options::{
-    BackendName, DataOptions, DatasetName, Given, OptimizerName, Precision, PrivacyOptions,
-    RunOptions, TrainingOptions, typed,
+    BackendName, ClippingName, DatasetName, ExampleOptions, Given, OptimizerName, Precision,
+    PrivacyOptions, QuantileOptions, RecipeOptions, RunOptions, SharedName, typed,
 };
 pub use output::{
     AVERAGED_MODEL_FILE, LEDGER_FILE, MODEL_FILE, Measurement, Output, STATEMENT_JSON,
     STATEMENT_TEXT, TRAINING_PLOT,
 };
 pub use privacy::PrivacySettings;
-pub use program::Training;
+pub use program::run;
 pub use sampling::{SamplingName, SamplingOptions, SamplingSettings};
 pub use statement::statement;
+pub use train_options::{Mode, TrainOptions};

@@ -3,56 +3,28 @@
 use std::path::PathBuf;
 
 use burn::tensor::FloatDType;
+use burn_dp::optim::IndependenceCheck;
+use clap::builder::{MapValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, Parser, ValueEnum};
+use clap::{Arg, ArgMatches, Args, ValueEnum};
 use serde::{Serialize, Serializer};
 
 use super::TrainError;
 use super::checkpoints::Start;
 
-/// The data and its location.
-#[derive(Args, Debug, Clone, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[command(next_help_heading = "Data")]
-pub struct DataOptions {
-    /// Data set to train on.
-    #[arg(value_enum, default_value_t = DatasetName::Digits, help_heading = None)]
-    #[serde(rename = "the data set", serialize_with = "as_typed")]
-    pub dataset: DatasetName,
-    /// Folder with the files of the data set, as published: IDX files, plain or gzip (mnist,
-    /// fashion-mnist), the binary version (cifar10), aclImdb (imdb), train/CLASS/*.png and
-    /// test/CLASS (folder); the drawn digits need none [default: the variable BURN_DP_DATA].
-    #[arg(long, value_name = "DIR")]
-    #[serde(skip)]
-    pub data_dir: Option<PathBuf>,
-    /// mnist: read the files from the cache of burn-dataset, which downloads them the first time;
-    /// needs the feature `download`. The default for mnist without a folder.
-    #[arg(long, conflicts_with = "data_dir")]
-    #[serde(skip)]
-    pub download: bool,
-    /// Use only this many examples to train on [default: all; 12000 drawn digits].
-    #[arg(long, value_name = "N")]
-    pub train_size: Option<usize>,
-    /// Use only this many examples to test on [default: all; 2000 drawn digits].
-    #[arg(long, value_name = "N")]
-    #[serde(skip)]
-    pub test_size: Option<usize>,
-    /// Data set of the public examples, where a clipping policy or BatchNorm needs them: different
-    /// from the training data [default: for drawn digits, separately drawn digits].
-    #[arg(long, value_enum, value_name = "DATASET")]
-    #[serde(serialize_with = "as_typed_option")]
-    pub public_data: Option<DatasetName>,
-    /// Folder with the files of the public data set; drawn digits need none.
-    #[arg(long, value_name = "DIR", requires = "public_data")]
-    #[serde(skip)]
-    pub public_dir: Option<PathBuf>,
-    /// Use only this many public examples [default: 1000].
-    #[arg(long, value_name = "N")]
-    pub public_size: Option<usize>,
-    /// Seed of the initial weights, of the drawn digits, and of the membership in mini-sets. Noise
-    /// and sampling never use it: the operating system seeds them.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
+/// Help headings of options that some training modes do not have.
+pub(super) mod headings {
+    pub(in crate::training) const PRIVACY: &str = "Privacy";
+    pub(in crate::training) const INDEPENDENCE: &str = "Independence of examples";
+    pub(in crate::training) const EXAMPLES: &str = "Images and texts (not for users)";
+    pub(in crate::training) const THRESHOLDS: &str = "Thresholds and public data (not for users)";
+    pub(in crate::training) const QUANTILE: &str = "Quantile clipping (not for mini-sets)";
+    pub(in crate::training) const SAMPLING: &str = "Sampling (not for mini-sets)";
+    pub(in crate::training) const LOCAL: &str = "Local steps (mini-sets and users)";
+    pub(in crate::training) const INDIVIDUAL: &str = "Individual clipping";
+    pub(in crate::training) const CLASSIFIERS: &str = "Individual clipping, or --non-private";
+    pub(in crate::training) const MINI_SETS: &str = "Mini-sets (--clipping batch)";
+    pub(in crate::training) const USERS: &str = "Users (shakespeare --federated)";
 }
 
 /// The options of public examples.
@@ -60,7 +32,7 @@ pub(super) const PUBLIC_OPTIONS: [&str; 3] = ["--public-data", "--public-dir", "
 
 /// The requested privacy.
 #[derive(Args, Debug, Clone, Default)]
-#[command(next_help_heading = "Privacy")]
+#[command(next_help_heading = headings::PRIVACY)]
 pub struct PrivacyOptions {
     /// Privacy budget: the noise is calibrated to end at this epsilon. Together with
     /// --noise-multiplier, training stops before the step that would exceed the budget.
@@ -88,15 +60,97 @@ pub struct PrivacyOptions {
     /// For tests and for experiments on public data.
     #[arg(long, value_name = "N")]
     pub insecure_seed: Option<u64>,
+    /// When to test by value that the loss of an example depends on no other example: in the first
+    /// step, also in every N-th step, or never. A test takes six passes over a physical batch, and
+    /// the statement says what was tested [default: first].
+    #[arg(long, value_name = "first|every:N|never", value_parser = independence_check)]
+    #[arg(help_heading = headings::INDEPENDENCE)]
+    pub independence_check: Option<IndependenceCheck>,
 }
 
-/// Options by name, which [`Training::parse`](super::Training::parse) replaces.
+/// Reads when to test the independence of the examples.
+fn independence_check(text: &str) -> Result<IndependenceCheck, String> {
+    match (text, text.strip_prefix("every:").map(str::parse)) {
+        ("first", _) => Ok(IndependenceCheck::FirstStep),
+        ("never", _) => Ok(IndependenceCheck::Never),
+        (_, Some(Ok(steps @ 1..))) => Ok(IndependenceCheck::Every(steps)),
+        _ => Err("expected first, never, or every:N with N of at least 1".into()),
+    }
+}
+
+/// Options of training modes whose examples belong to no user.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = headings::EXAMPLES)]
+pub struct ExampleOptions {
+    /// Length of the training in passes over the data [default: from the recipe; 50 for batch
+    /// clipping].
+    #[arg(long, value_name = "N")]
+    pub epochs: Option<usize>,
+    /// Learning rate; batch clipping multiplies it by --lr-decay after each epoch [default: from the
+    /// recipe; 0.025 for batch clipping].
+    #[arg(long, allow_hyphen_values = true)]
+    pub lr: Option<f64>,
+    /// Clipping threshold of each example's gradient [default: from the recipe; 0.1 for quantile],
+    /// or of the update of a mini-set [default: 0.2].
+    #[arg(long, value_name = "C", allow_hyphen_values = true, help_heading = headings::THRESHOLDS)]
+    pub max_grad_norm: Option<f64>,
+    /// Factor of the thresholds after each pass over the data.
+    #[arg(long, value_name = "D", default_value_t = 1.0, allow_hyphen_values = true)]
+    #[arg(help_heading = headings::THRESHOLDS)]
+    pub threshold_decay: f64,
+    /// Per-layer and layerwise, for mini-sets also zhang and multipliers: merge layers of similar
+    /// norms on public images into this many groups.
+    #[arg(long, value_name = "N", help_heading = headings::THRESHOLDS)]
+    pub layer_groups: Option<usize>,
+}
+
+/// Options of quantile clipping, also for users.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = headings::QUANTILE)]
+pub struct QuantileOptions {
+    /// Fraction of the examples, or users, that should not be clipped.
+    #[arg(long, value_name = "Q", default_value_t = 0.5, allow_hyphen_values = true)]
+    pub target_quantile: f64,
+    /// Learning rate of the threshold.
+    #[arg(long, value_name = "ETA", default_value_t = 0.2, allow_hyphen_values = true)]
+    pub quantile_lr: f64,
+    /// Share of the privacy cost of a step or round that the counts of quantile clipping and of
+    /// --track-norms may use [default: 0.1 for users, else --count-noise].
+    #[arg(long, value_name = "S", conflicts_with = "count_noise", allow_hyphen_values = true)]
+    pub count_share: Option<f64>,
+}
+
+/// How the gradient of an example, or the update of a user, is clipped.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClippingName {
+    /// As a whole, to a given threshold.
+    Flat,
+    /// Each layer, of users each parameter, to the same threshold.
+    PerLayer,
+    /// Always to the same norm.
+    Automatic,
+    /// As a whole, to a quantile of the norms, which is estimated privately.
+    Quantile,
+    /// Each layer, of users each parameter, to the quantile of its norms.
+    LayerQuantile,
+    /// Each layer, of users each parameter, to a threshold proportional to its norm on public data.
+    Layerwise,
+}
+
+impl ClippingName {
+    /// Returns whether thresholds follow private counts.
+    pub(super) fn is_adaptive(self) -> bool {
+        matches!(self, Self::Quantile | Self::LayerQuantile)
+    }
+}
+
+/// Options by name, which [`TrainOptions::read`](super::TrainOptions::read) replaces.
 #[derive(Args, Debug, Clone, Default)]
 pub struct RecipeOptions {
     /// Options from a file, or from one of the recipes by name; an option on the command line takes
     /// precedence.
-    #[arg(long, visible_alias = "preset", value_name = "RECIPE")]
-    pub recipe: Option<String>,
+    #[arg(long, visible_alias = "preset", value_name = "RECIPE", help_heading = "Run")]
+    pub recipe: Option<PathBuf>,
 }
 
 /// The backend and the output of the training.
@@ -141,6 +195,64 @@ pub enum DatasetName {
     Imdb,
     /// Images in one folder per class.
     Folder,
+    /// The plays by speaking role, with --federated: the guarantee is for all that a role says.
+    Shakespeare,
+}
+
+/// A name that one of two training modes may use, or both, such as the name of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedName<A, B> {
+    /// The choice of the first mode, if it has the name.
+    pub first: Option<A>,
+    /// The choice of the second mode, if it has the name.
+    pub second: Option<B>,
+}
+
+impl<A: ValueEnum, B: ValueEnum> SharedName<A, B> {
+    /// Returns the choice of the first mode.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] for a name of the second mode, which is for `owner`.
+    pub(super) fn first(self, option: &'static str, owner: &str) -> Result<A, TrainError> {
+        self.first.ok_or_else(|| of_other_mode(option, self.second, owner))
+    }
+
+    /// Returns the choice of the second mode.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] for a name of the first mode, which is for `owner`.
+    pub(super) fn second(self, option: &'static str, owner: &str) -> Result<B, TrainError> {
+        self.second.ok_or_else(|| of_other_mode(option, self.first, owner))
+    }
+}
+
+fn of_other_mode(option: &'static str, name: Option<impl ValueEnum>, owner: &str) -> TrainError {
+    let name = name.map(typed).unwrap_or_default();
+    TrainError::option(option, format!("{name} is for {owner}; leave it out, or give another name"))
+}
+
+impl<A: ValueEnum + 'static, B: ValueEnum + 'static> clap::builder::ValueParserFactory
+    for SharedName<A, B>
+where
+    Self: Clone + Send + Sync,
+{
+    type Parser = MapValueParser<PossibleValuesParser, fn(String) -> Self>;
+
+    fn value_parser() -> Self::Parser {
+        let [mut values, second] = [possible_values::<A>(), possible_values::<B>()];
+        let is_new = |value: &PossibleValue| A::from_str(value.get_name(), false).is_err();
+        values.extend(second.into_iter().filter(is_new));
+        PossibleValuesParser::new(values).map(|name| Self {
+            first: A::from_str(&name, false).ok(),
+            second: B::from_str(&name, false).ok(),
+        })
+    }
+}
+
+fn possible_values<C: ValueEnum>() -> Vec<PossibleValue> {
+    C::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect()
 }
 
 /// A rule that turns gradients into updates.
@@ -204,7 +316,7 @@ pub(super) fn as_typed<C: ValueEnum, S: Serializer>(
 }
 
 /// Serializes a choice as typed, if there is one.
-fn as_typed_option<C: ValueEnum, S: Serializer>(
+pub(super) fn as_typed_option<C: ValueEnum, S: Serializer>(
     choice: &Option<C>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -223,7 +335,8 @@ pub(super) fn with_default(arg: Arg, default: &str) -> Arg {
 pub struct Given(Vec<(String, String)>);
 
 impl Given {
-    fn of(matches: &ArgMatches) -> Self {
+    /// Returns the options of a parsed command line.
+    pub(super) fn of(matches: &ArgMatches) -> Self {
         let ids = matches.ids().map(|id| id.as_str());
         let given = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
         let value = |id: &str| {
@@ -234,6 +347,11 @@ impl Given {
         };
         let option = |id: &str| Some((format!("--{}", id.replace('_', "-")), value(id)?));
         Self(given.filter_map(option).collect())
+    }
+
+    /// Returns the given options with their values; flags have none.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Returns the first of these options that was given, with its value; flags have none.
@@ -268,28 +386,6 @@ impl Given {
     }
 }
 
-/// Options of a training mode, which record the options given on the command line.
-pub trait TrainingOptions: Parser {
-    /// Returns the record of the given options.
-    fn given_mut(&mut self) -> &mut Given;
-
-    /// Parses a command line, the name of the program included.
-    ///
-    /// # Errors
-    ///
-    /// Returns clap's error, which is also the help text if help is requested.
-    fn read<W: Into<std::ffi::OsString> + Clone>(
-        words: impl IntoIterator<Item = W>,
-    ) -> Result<Self, clap::Error> {
-        let mut command = Self::command();
-        let matches = command.try_get_matches_from_mut(words)?;
-        let options = Self::from_arg_matches(&matches);
-        let mut options = options.map_err(|error| error.format(&mut command))?;
-        *options.given_mut() = Given::of(&matches);
-        Ok(options)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,5 +395,16 @@ mod tests {
         assert_eq!(typed(BackendName::Ndarray), "ndarray");
         assert_eq!(typed(DatasetName::FashionMnist), "fashion-mnist");
         assert_eq!(typed(DatasetName::Digits), "digits");
+    }
+
+    #[test]
+    fn the_rate_of_the_test_of_independence_is_a_word_or_a_number() {
+        assert_eq!(independence_check("first"), Ok(IndependenceCheck::FirstStep));
+        assert_eq!(independence_check("never"), Ok(IndependenceCheck::Never));
+        assert_eq!(independence_check("every:20"), Ok(IndependenceCheck::Every(20)));
+        for text in ["", "every", "every:", "every:0", "every:-1", "20", "First"] {
+            let refused = independence_check(text);
+            assert!(refused.is_err_and(|reason| reason.contains("every:N")), "{text}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Computes the noise of a plan from the requested privacy.
 
 use burn_dp::DpError;
-use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
+use burn_dp::optim::{IndependenceCheck, PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::random::InsecureSeed;
 use burn_dp_accountant::{Budget, Rounded};
 use serde::Serialize;
@@ -26,6 +26,10 @@ pub struct PrivacySettings {
     pub group: Option<u64>,
     /// Known seed of sampling and noise. Nothing is private with it.
     pub insecure_seed: Option<u64>,
+    /// When the independence of the examples is tested by value; the statement says what was
+    /// tested, so a resumed run may use a different rate.
+    #[serde(skip)]
+    pub independence_check: IndependenceCheck,
 }
 
 impl PrivacySettings {
@@ -76,8 +80,9 @@ impl PrivacySettings {
                           once; leave it out, or give the number of units";
             return Err(TrainError::option("--group", reason));
         }
-        let PrivacyOptions { group, insecure_seed, .. } = *options;
-        Ok(Self { epsilon, delta, noise_multiplier, group, insecure_seed })
+        let PrivacyOptions { group, insecure_seed, independence_check, .. } = *options;
+        let independence_check = independence_check.unwrap_or_default();
+        Ok(Self { epsilon, delta, noise_multiplier, group, insecure_seed, independence_check })
     }
 
     /// Checks that δ does not allow publishing one of `units` outright.

@@ -1,6 +1,5 @@
 //! Recipes: options of a training run, as a file.
 
-use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use toml::{Table, Value};
@@ -20,76 +19,20 @@ const KNOWN: [(&str, &str); 6] = [
 /// The key of the data set, which has no name on the command line.
 const DATASET: &str = "dataset";
 
-/// The option that names a recipe.
-const RECIPE: &str = "--recipe";
-
-/// Another name of the same option.
-const PRESET: &str = "--preset";
-
-/// Replaces `--recipe NAME` with the options of the recipe that the command line does not set.
-///
-/// # Arguments
-///
-/// - `words`: the command line, the name of the program included
-/// - `dataset`: the data set that the command line names
+/// Returns the names of the options of a recipe, with their words on a command line.
 ///
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] if the recipe is not known or cannot be read, or if a value is
 /// not an option.
-pub(super) fn expanded(
-    mut words: Vec<OsString>,
-    dataset: Option<&str>,
-) -> Result<Vec<OsString>, TrainError> {
-    let joined = |word: &OsString| {
-        let (name, recipe) = word.to_str()?.split_once('=')?;
-        [RECIPE, PRESET].contains(&name).then(|| OsString::from(recipe))
-    };
-    let is_option = |word: &OsString| word == RECIPE || word == PRESET || joined(word).is_some();
-    let mut recipe = None;
-    while let Some(at) = words.iter().position(is_option) {
-        if recipe.is_some() {
-            return Err(TrainError::option(RECIPE, "is given twice; leave one of them out"));
-        }
-        let word = words.remove(at);
-        recipe = match joined(&word) {
-            Some(name) => Some(name),
-            None if at < words.len() => Some(words.remove(at)),
-            None => {
-                let reason = format!("needs a file, or one of {}", names());
-                return Err(TrainError::option(RECIPE, reason));
-            }
-        };
-    }
-    let Some(recipe) = recipe else { return Ok(words) };
-    let is_given = |name: &str| {
-        let option = format!("--{name}");
-        let with_value =
-            |word: &str| word.strip_prefix(&option).is_some_and(|r| r.starts_with('='));
-        words.iter().filter_map(|word| word.to_str()).any(|word| word == option || with_value(word))
-    };
-    let options = options(&recipe)?.into_iter();
-    let options = options.filter(|(name, _)| match name.as_str() {
-        DATASET => dataset.is_none(),
-        name => !is_given(name),
-    });
-    let options: Vec<OsString> = options.map(|(_, word)| word.into()).collect();
-    // At the front, because words after an incomplete option would be its value.
-    let first = 1.min(words.len());
-    words.splice(first..first, options);
-    Ok(words)
-}
-
-/// Returns the names of the options of a recipe, with their words on a command line.
-fn options(recipe: &OsStr) -> Result<Vec<(String, String)>, TrainError> {
-    let refused = |reason: String| {
-        let recipe = recipe.display();
-        TrainError::option(RECIPE, format!("{recipe} {reason}"))
-    };
-    let known = KNOWN.iter().find(|(name, _)| recipe == *name).map(|(_, text)| (*text).into());
+pub(super) fn options(recipe: &Path) -> Result<Vec<(String, String)>, TrainError> {
+    let refused =
+        |reason: String| TrainError::option("--recipe", format!("{} {reason}", recipe.display()));
+    let known =
+        KNOWN.iter().find(|(name, _)| recipe == Path::new(name)).map(|(_, text)| (*text).into());
     let text = match known {
         Some(text) => text,
-        None if Path::new(recipe).is_file() => {
+        None if recipe.is_file() => {
             let text = std::fs::read_to_string(recipe);
             text.map_err(|error| refused(format!("cannot be read: {error}")))?
         }
@@ -98,7 +41,7 @@ fn options(recipe: &OsStr) -> Result<Vec<(String, String)>, TrainError> {
     let table: Table = text.parse().map_err(|error| refused(format!("is not TOML: {error}")))?;
     let mut words = Vec::new();
     for (key, value) in table {
-        if [RECIPE, PRESET].iter().any(|option| option.trim_start_matches('-') == key) {
+        if ["recipe", "preset"].contains(&key.as_str()) {
             return Err(refused(format!("names another recipe ({key}); give its options")));
         }
         let value = match value {
@@ -132,27 +75,47 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::training::Training;
+    use crate::training::options::DatasetName;
+    use crate::training::{Mode, TrainOptions};
 
-    fn expand(line: &str) -> Result<Vec<String>, String> {
-        let words = ["train"].into_iter().chain(line.split_whitespace()).map(OsString::from);
-        let dataset = line.split_whitespace().find(|word| *word == "digits");
-        let words = expanded(words.collect(), dataset).map_err(|error| error.to_string())?;
-        Ok(words.into_iter().map(|word| word.into_string().unwrap()).collect())
+    fn read(line: &str) -> Result<TrainOptions, String> {
+        let words = ["train"].into_iter().chain(line.split_whitespace());
+        TrainOptions::read(words).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_file_gives_the_options_that_the_command_line_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mine.toml");
-        let text = "dataset = \"mnist\"\nlr = 0.5\nsteps = 3\nscattering = true\nresume = false\n";
+        let text = "dataset = \"mnist\"\nlr = 0.5\nsteps = 3\nscattering = true\nresume = false\n\
+                    public-data = \"digits\"\nmomentum = -1\n";
         std::fs::write(&path, text).unwrap();
         let path = path.display();
-        let expected = ["train", "mnist", "--scattering", "--steps=3", "--lr", "2"];
-        assert_eq!(expand(&format!("--lr 2 --recipe {path}")).unwrap(), expected);
-        assert_eq!(expand(&format!("--lr 2 --preset {path}")).unwrap(), expected);
-        let found = expand(&format!("digits --preset={path} --steps=4")).unwrap();
-        assert_eq!(found, ["train", "--lr=0.5", "--scattering", "digits", "--steps=4"]);
+        for line in [format!("--lr 2 --recipe {path}"), format!("--preset={path} --lr=2")] {
+            let options = read(&line).unwrap();
+            assert_eq!(options.data.dataset, DatasetName::Mnist);
+            assert_eq!((options.examples.lr, options.individual.steps), (Some(2.0), Some(3)));
+            assert!(options.inputs.scattering && !options.run.resume);
+            // It counts as given.
+            assert!(options.given.first_of(&["--scattering"]).is_some());
+            assert_eq!(options.given.first_of(&["--momentum"]), Some(("--momentum", "-1")));
+        }
+        let options = read(&format!("digits --recipe {path} --steps=4 --public-dir d")).unwrap();
+        assert_eq!(options.data.dataset, DatasetName::Digits);
+        assert_eq!((options.examples.lr, options.individual.steps), (Some(0.5), Some(4)));
+        assert_eq!(options.data.public_data, Some(DatasetName::Digits));
+    }
+
+    #[test]
+    fn a_recipe_may_choose_the_training_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.toml");
+        std::fs::write(&path, "clipping = \"batch\"\nmini-sets = 2\n").unwrap();
+        let line = format!("--recipe {}", path.display());
+        let options = read(&line).unwrap();
+        assert_eq!((options.mode(), options.mini_sets.mini_sets), (Mode::Batch, 2));
+        assert_eq!(options.run.output, Path::new("out/batch-clipping"));
+        assert_eq!(read(&format!("{line} --clipping flat")).unwrap().mode(), Mode::Individual);
     }
 
     #[test]
@@ -160,33 +123,32 @@ mod tests {
         for (name, text) in KNOWN {
             // Each says what was chosen on which data, and the result.
             assert!(text.starts_with("# "), "{name}");
-            let words = ["train", "--recipe", name, "--data-dir", "d", "--lr", "3"];
-            let Training::Individual(options) = Training::parse(words).unwrap() else {
-                panic!("{name}");
-            };
-            assert_eq!(options.training.lr, Some(3.0), "{name}: the command line wins");
+            let options = read(&format!("--recipe {name} --data-dir d --lr 3")).unwrap();
+            assert_eq!(options.mode(), Mode::Individual, "{name}");
+            options.check_mode(&[Mode::Individual]).unwrap();
+            assert_eq!(options.examples.lr, Some(3.0), "{name}: the command line wins");
             assert!(options.privacy.epsilon.is_some(), "{name}");
         }
     }
 
     #[test]
     fn what_is_not_a_recipe_is_refused_by_name() {
-        let error = |line: &str| expand(line).unwrap_err();
+        let error = |line: &str| read(line).unwrap_err();
         assert!(error("--recipe nothing").contains("nothing is neither a file nor one of mnist-"));
-        assert!(error("--recipe").contains("needs a file"));
-        assert!(error("--recipe a --preset=b").contains("given twice"));
+        assert!(error("--recipe").contains("a value is required for '--recipe"));
+        assert!(error("--recipe a --preset=b").contains("cannot be used multiple times"));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bad.toml");
-        for (text, expected) in [("lr = = 2", "is not TOML"), ("lr = [2]", "has lr = [2]; a value")]
-        {
+        for (text, expected) in [
+            ("lr = = 2", "is not TOML"),
+            ("lr = [2]", "has lr = [2]; a value"),
+            ("preset = \"mnist-cnn\"", "names another recipe (preset)"),
+            // The parser rejects an unknown option.
+            ("learning-rate = 2", "--learning-rate"),
+        ] {
             std::fs::write(&path, text).unwrap();
             let text = error(&format!("--recipe {}", path.display()));
             assert!(text.contains(expected), "{text}");
         }
-        // The parser rejects an unknown option.
-        std::fs::write(&path, "learning-rate = 2\n").unwrap();
-        let words = ["train".into(), "--recipe".into(), path.into_os_string()];
-        let error = Training::parse(words).unwrap_err().to_string();
-        assert!(error.contains("--learning-rate"), "{error}");
     }
 }

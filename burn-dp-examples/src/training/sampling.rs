@@ -9,7 +9,7 @@ use burn_dp_accountant::correlated_noise::Strategy;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::options::{Given, as_typed, typed};
+use super::options::{Given, as_typed, headings, typed};
 use super::{TrainError, checks};
 
 /// Default number of parts of the data.
@@ -61,7 +61,7 @@ const SIMULATED: [SamplingName; 3] =
 
 /// Options of the sampler, and of correlated noise.
 #[derive(Args, Debug, Clone, Default)]
-#[command(next_help_heading = "Sampling")]
+#[command(next_help_heading = headings::SAMPLING)]
 pub struct SamplingOptions {
     /// How the examples, or the users, of a step are drawn [default: poisson].
     #[arg(long, value_enum)]
@@ -94,7 +94,7 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "N")]
     pub simulation_seed: Option<u64>,
     /// Random privacy losses of the simulation [default: 1000000].
-    #[arg(long, value_name = "N", requires = "simulation_seed")]
+    #[arg(long, value_name = "N")]
     pub simulation_samples: Option<u64>,
 }
 
@@ -163,6 +163,10 @@ impl SamplingOptions {
                 let needed = format!("--sampling {}", owners.join(" or "));
                 given.refuse(&[name], &choice, &needed)?;
             }
+        }
+        if self.simulation_seed.is_none() {
+            let samples = ["--simulation-samples"];
+            given.refuse(&samples, "without --simulation-seed", "--simulation-seed")?;
         }
         if bins.is_some() {
             let needed = "the batch size alone: the bins follow from it";

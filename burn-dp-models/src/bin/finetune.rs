@@ -3,14 +3,14 @@
 
 use std::process::ExitCode;
 
-use burn_dp_models::finetune::Finetune;
+use burn_dp_models::finetune::{Finetune, run};
 use clap::Parser;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match Finetune::parse().run() {
+    match run(Finetune::parse()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

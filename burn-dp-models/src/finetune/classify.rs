@@ -1,24 +1,24 @@
 //! Fine-tuning of classifiers.
 
-use std::collections::HashMap;
-use std::marker::PhantomData;
+use std::{collections::HashMap, marker::PhantomData};
 
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
-use burn_dp_examples::training::TrainError;
+use burn_dp_examples::training::{Evaluation, TrainError};
 
-use super::data::{Columns, Row};
+use super::data::{Columns, TextRow};
 use super::encoding::Encoding;
 use super::export::{Export, Written};
 use super::figures::FinetuneFigures;
+use super::finish::finish;
 use super::options::{FinetuneOptions, Labels, Texts, Way};
 use super::read::trained_device;
 use super::split::Split;
-use super::task::{EVALUATED, Evaluation, Task, in_precision_of};
-use super::training::Run;
+use super::task::{EVALUATED, Task, in_precision_of};
+use super::training::FinetuneRun;
 use super::units::Source;
-use super::ways::Parts;
+use super::ways::{self, Parts};
 use crate::{
     BertClassifier, ClassifierHead, Config, Gpt2Classifier, ModelError, RobertaClassifier,
     Sequence, TextClassifier, Tokens, Weights,
@@ -54,7 +54,7 @@ pub(super) fn run(
     let request = Request { options, texts, labels, config: &config, names: &names };
     let device = trained_device(options)?;
     // Only the values that are not loaded: noise and sampling have their own generators.
-    device.seed(options.recipe.seed);
+    device.seed(options.training.seed);
     let classes = names.len();
     match &config {
         Config::Gpt2(gpt2) => {
@@ -111,10 +111,10 @@ impl Request<'_> {
     ) -> Result<FinetuneFigures, TrainError> {
         let Self { options, texts, labels, config, names } = *self;
         let parts = Parts { head: Some(M::HEAD), adapted };
-        let way = options.recipe.way(parts)?;
+        let way = ways::way(&options.training, parts)?;
         let weights = Weights::read(&options.model)?;
-        let has_head =
-            weights.tensors().keys().any(|name| name.starts_with(&format!("{}.", M::HEAD)));
+        let head = format!("{}.", M::HEAD);
+        let has_head = weights.tensors().keys().any(|name| name.starts_with(&head));
         let is_new = !has_head || !labels.labels.is_empty();
         let model = weights.load_into(model, is_new.then_some(M::HEAD))?;
         let encoding = Encoding::read(&options.model, config, texts.max_length)?;
@@ -126,7 +126,7 @@ impl Request<'_> {
         };
         let ids: HashMap<&str, usize> =
             names.iter().enumerate().map(|(id, name)| (name.as_str(), id)).collect();
-        let sample = |row: &Row| {
+        let sample = |row: &TextRow| {
             let label = ids.get(row.label.as_str()).ok_or_else(|| {
                 let names = names.join(", ");
                 format!("`{}` is {:?}, and the classes are {names}", labels.label, row.label)
@@ -139,7 +139,7 @@ impl Request<'_> {
         let split = Split::read(texts, columns, sample)?;
         let classes = format!("{} {names:?}", labels.label);
         let source = Source::of_texts(texts, &classes, &split);
-        let run = Run::new("classify", options, way, source)?;
+        let run = FinetuneRun::new("classify", options, way, source)?;
         let all = model.num_params();
         let export = Export {
             architecture,
@@ -154,15 +154,15 @@ impl Request<'_> {
             let task = Probe::<M::Head> { loss: loss(), width, head: PhantomData };
             let head = model.head().clone().unfreeze();
             let trained = run.train(&task, head, all, split)?;
-            return run.finish(trained, None, |head| {
+            return finish(run, trained, None, |head| {
                 Written::model(&export, &options.model, &model.with_head(head))
             });
         }
-        let (model, targets) = options.recipe.choose(model, parts)?;
+        let (model, targets) = ways::choose(&options.training, model, parts)?;
         let task = Classify::<M> { loss: loss(), model: PhantomData };
         let trained = run.train(&task, model, all, split)?;
-        run.finish(trained, None, |model| match &targets {
-            Some(targets) if !options.recipe.merge => {
+        finish(run, trained, None, |model| match &targets {
+            Some(targets) if !options.training.merge => {
                 Written::adapter(&export, &options.model, &model, targets)
             }
             _ => Written::model(&export, &options.model, &model.materialize()),

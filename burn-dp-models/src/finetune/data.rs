@@ -19,7 +19,7 @@ pub(super) struct Columns<'a> {
 
 /// A row of a file. Columns that were not requested are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Row {
+pub(super) struct TextRow {
     pub(super) text: String,
     pub(super) label: String,
     pub(super) prompt: String,
@@ -32,7 +32,10 @@ pub(super) struct Row {
 ///
 /// Returns [`TrainError::Io`] or [`TrainError::Data`] if the file cannot be read, and the errors of
 /// [`rows`].
-pub(super) fn read(path: &Path, columns: Columns<'_>) -> Result<(Vec<u8>, Vec<Row>), TrainError> {
+pub(super) fn read(
+    path: &Path,
+    columns: Columns<'_>,
+) -> Result<(Vec<u8>, Vec<TextRow>), TrainError> {
     let content = read_file(path)?;
     let rows = rows(path, &content, columns)?;
     Ok((content, rows))
@@ -49,7 +52,7 @@ pub(super) fn rows(
     path: &Path,
     content: &[u8],
     columns: Columns<'_>,
-) -> Result<Vec<Row>, TrainError> {
+) -> Result<Vec<TextRow>, TrainError> {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let rows = match name.trim_end_matches(".gz").rsplit_once('.') {
         Some((_, "csv")) => from_csv(content, columns),
@@ -72,9 +75,9 @@ pub(super) fn rows(
 
 impl Columns<'_> {
     /// Returns a row, each column looked up by `value`.
-    fn row(self, value: impl Fn(&str) -> Result<String, String>) -> Result<Row, String> {
+    fn row(self, value: impl Fn(&str) -> Result<String, String>) -> Result<TextRow, String> {
         let optional = |column: Option<&str>| column.map_or(Ok(String::new()), &value);
-        Ok(Row {
+        Ok(TextRow {
             text: value(self.text)?,
             label: optional(self.label)?,
             prompt: optional(self.prompt)?,
@@ -83,7 +86,7 @@ impl Columns<'_> {
     }
 }
 
-fn from_csv(content: &[u8], columns: Columns<'_>) -> Result<Vec<Row>, String> {
+fn from_csv(content: &[u8], columns: Columns<'_>) -> Result<Vec<TextRow>, String> {
     let mut reader = csv::Reader::from_reader(content);
     let head = reader.headers().map_err(|error| error.to_string())?.clone();
     let known = || head.iter().collect::<Vec<_>>().join(", ");
@@ -100,7 +103,7 @@ fn from_csv(content: &[u8], columns: Columns<'_>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-fn from_json_lines(content: &[u8], columns: Columns<'_>) -> Result<Vec<Row>, String> {
+fn from_json_lines(content: &[u8], columns: Columns<'_>) -> Result<Vec<TextRow>, String> {
     let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let row = |(index, line): (usize, &str)| {
@@ -130,7 +133,7 @@ mod tests {
     const COLUMNS: Columns<'_> =
         Columns { text: "body", label: Some("stars"), prompt: None, user: Some("author") };
 
-    fn read_text(name: &str, content: &str) -> Result<Vec<Row>, String> {
+    fn read_text(name: &str, content: &str) -> Result<Vec<TextRow>, String> {
         rows(Path::new(name), content.as_bytes(), COLUMNS).map_err(|error| error.to_string())
     }
 

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use burn_dp_examples::training::Evaluation;
 use burn_dp_examples::training::progress::{Column, EPSILON, percent, significant, upwards};
 use serde::Serialize;
 
 use super::canaries::Exposures;
-pub use super::task::Evaluation;
 
 /// Settings and results of a run. All of it is public, except times and memory, which are a side
 /// channel.
@@ -58,7 +58,7 @@ pub struct FinetuneFigures {
     /// Generated texts.
     pub generated: Option<Generated>,
     /// The measurements.
-    pub measurements: Vec<Row>,
+    pub measurements: Vec<EpochRow>,
     /// Time of the steps without evaluations.
     pub train_seconds: f64,
     /// Tokens per second in the last pass, only for the person at the terminal: together with the
@@ -94,7 +94,7 @@ pub struct Generated {
 
 /// A measurement on the rows of the evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Row {
+pub struct EpochRow {
     /// Passes over the data so far.
     pub epoch: f64,
     /// Steps so far.
@@ -120,7 +120,7 @@ pub(super) fn columns() -> Vec<Column> {
     ]
 }
 
-impl Row {
+impl EpochRow {
     /// Returns the cells of the table.
     pub(super) fn cells(&self, seconds: Duration) -> [String; 6] {
         [

@@ -4,21 +4,22 @@ use burn::module::Module;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Distribution, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig, ExampleReduction};
-use burn_dp_examples::training::{TrainError, device};
+use burn_dp_examples::training::{Evaluation, TrainError, device};
 
 use super::bleu::bleu;
 use super::canaries::{Canaries, Canary};
-use super::data::{Columns, Row};
+use super::data::{Columns, TextRow};
 use super::encoding::Encoding;
 use super::export::{Export, Written};
 use super::figures::{FinetuneFigures, Generated};
+use super::finish::finish;
 use super::options::{CanaryOptions, FinetuneOptions, Prompts, Texts};
 use super::read::{language_model, trained_device};
 use super::split::Split;
-use super::task::{EVALUATED, Evaluation, Task};
-use super::training::Run;
+use super::task::{EVALUATED, Task};
+use super::training::FinetuneRun;
 use super::units::Source;
-use super::ways::Parts;
+use super::ways::{self, Parts};
 use crate::{Gpt2LanguageModel, LoraTargets, Sequence, Tokens};
 
 /// Rows of the evaluation whose texts are generated for BLEU.
@@ -28,7 +29,7 @@ const TRANSLATED: usize = 32;
 ///
 /// # Errors
 ///
-/// Returns the errors of [`super::Finetune::run`].
+/// Returns the errors of [`super::run`].
 pub(super) fn run(
     options: &FinetuneOptions,
     texts: &Texts,
@@ -36,19 +37,19 @@ pub(super) fn run(
     canaries: &CanaryOptions,
 ) -> Result<FinetuneFigures, TrainError> {
     let parts = Parts { head: None, adapted: &["c_attn"] };
-    let way = options.recipe.way(parts)?;
+    let way = ways::way(&options.training, parts)?;
     let device = device(options.run.backend)?;
-    device.seed(options.recipe.seed);
+    device.seed(options.training.seed);
     let (config, model) = language_model(&options.model, &trained_device(options)?)?;
     let encoding = Encoding::read(&options.model, &config, texts.max_length)?;
-    let inserted = Canaries::draw(canaries, &encoding, options.recipe.seed)?;
+    let inserted = Canaries::draw(canaries, &encoding, options.training.seed)?;
     let columns = Columns {
         text: &texts.text,
         label: None,
         prompt: prompts.prompt.as_deref(),
         user: texts.user.as_deref(),
     };
-    let sample = |row: &Row| {
+    let sample = |row: &TextRow| {
         let sequence = encoding.generated(&row.prompt, &row.text)?;
         Ok(Text { sequence, prompt: row.prompt.clone(), text: row.text.clone() })
     };
@@ -61,10 +62,10 @@ pub(super) fn run(
     let mut source = Source::of_texts(texts, &columns, &split);
     source.settings["canaries"] = canaries.canaries.into();
     source.settings["canary-repetitions"] = canaries.canary_repetitions.into();
-    let run = Run::new("generate", options, way, source)?;
+    let run = FinetuneRun::new("generate", options, way, source)?;
     let all = model.num_params();
-    let (model, targets) = options.recipe.choose(model, parts)?;
-    if !options.recipe.merge && targets.as_ref().is_some_and(LoraTargets::has_tied) {
+    let (model, targets) = ways::choose(&options.training, model, parts)?;
+    if !options.training.merge && targets.as_ref().is_some_and(LoraTargets::has_tied) {
         let reason = "must be given with an adapter of wte: it is also the output layer, and \
                       adapters of peft change only one of the two";
         return Err(TrainError::option("--merge", reason));
@@ -80,7 +81,7 @@ pub(super) fn run(
     // The texts are public and the model is released: the exposure costs no further privacy.
     let exposure = inserted.map(|canaries| canaries.expose(&model, &device));
     let writer = Writer { model, encoding: &encoding, device };
-    let generated = writer.generate(prompts, &test, options.recipe.seed)?;
+    let generated = writer.generate(prompts, &test, options.training.seed)?;
     let generated = Generated { exposure, ..generated };
     let export = Export {
         architecture: "GPT2LMHeadModel",
@@ -88,8 +89,8 @@ pub(super) fn run(
         head: None,
         task: Some("CAUSAL_LM"),
     };
-    run.finish(trained, Some(generated), |model| match &targets {
-        Some(targets) if !options.recipe.merge => {
+    finish(run, trained, Some(generated), |model| match &targets {
+        Some(targets) if !options.training.merge => {
             Written::adapter(&export, &options.model, &model, targets)
         }
         _ => Written::model(&export, &options.model, &model.materialize()),

@@ -6,7 +6,7 @@ use std::path::Path;
 use burn_dp_examples::training::{TrainError, files};
 use serde_json::json;
 
-use super::data::{self, Columns, Row};
+use super::data::{self, Columns, TextRow};
 use crate::ModelError;
 
 /// The columns of a file that is halved.
@@ -53,7 +53,7 @@ pub fn write_halves(
                           users as a whole, or none";
             return Err(ModelError::new(path, reason).into());
         }
-        let Row { text, label, user, .. } = row;
+        let TextRow { text, label, user, .. } = row;
         texts[half as usize] +=
             &format!("{}\n", json!({"text": text, "label": label, "user": user}));
     }
@@ -91,7 +91,7 @@ mod tests {
         };
         let [public, private] = halved(Some("who")).unwrap();
         assert_eq!(public.len() + private.len(), 200);
-        let play = |row: &Row| row.user.split('/').next().unwrap().to_string();
+        let play = |row: &TextRow| row.user.split('/').next().unwrap().to_string();
         assert!(public.iter().all(|row| private.iter().all(|other| play(row) != play(other))));
         let [public, private] = halved(None).unwrap();
         assert_eq!(public.len() + private.len(), 200);

@@ -7,20 +7,23 @@ use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp_examples::data::{Encoder, ImageBatcher, ImageItem, folder};
-use burn_dp_examples::training::TrainError;
+use burn_dp_examples::training::{Evaluation, TrainError};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::export::{Export, PREPROCESSOR, Written};
 use super::figures::FinetuneFigures;
+use super::finish::finish;
 use super::options::{FinetuneOptions, Images, Way};
 use super::read::trained_device;
 use super::split::Split;
-use super::task::{EVALUATED, Evaluation, Task, in_precision_of};
-use super::training::Run;
+use super::task::{EVALUATED, Task, in_precision_of};
+use super::training::FinetuneRun;
 use super::units::Source;
-use super::ways::Parts;
-use crate::{Config, ModelError, ResNet, ResNetConfig, VitClassifier, Weights};
+use super::ways::{self, Parts};
+use crate::{
+    Config, ModelError, TorchvisionResNet, TorchvisionResNetConfig, VitClassifier, Weights,
+};
 
 /// Means and deviations of the colors for public residual networks.
 const IMAGENET: Colors =
@@ -40,7 +43,7 @@ struct Colors {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`super::Finetune::run`].
+/// Returns the errors of [`super::run`].
 pub(super) fn run(
     options: &FinetuneOptions,
     images: &Images,
@@ -49,12 +52,12 @@ pub(super) fn run(
     let names = class_names(&images.data)?;
     let device = trained_device(options)?;
     // Only the values that are not loaded: noise and sampling have their own generators.
-    device.seed(options.recipe.seed);
+    device.seed(options.training.seed);
     let request = Request { options, images, weights: &weights, names: &names };
-    if let Some(config) = ResNetConfig::of(&weights) {
+    if let Some(config) = TorchvisionResNetConfig::of(&weights) {
         let parts = Parts { head: Some("fc"), adapted: &[] };
-        let forward = Forward { scores: ResNet::forward, side: images.image_size };
-        let model = ResNet::new(&config, names.len(), &device);
+        let forward = Forward { scores: TorchvisionResNet::forward, side: images.image_size };
+        let model = TorchvisionResNet::new(&config, names.len(), &device);
         return request.run(model, forward, parts, ("ResNet", IMAGENET));
     }
     let Config::Vit(config) = Config::read(&options.model)? else {
@@ -106,7 +109,7 @@ impl Request<'_> {
         (architecture, colors): (&'static str, Colors),
     ) -> Result<FinetuneFigures, TrainError> {
         let Self { options, images, weights, names } = *self;
-        let way = options.recipe.way(parts)?;
+        let way = ways::way(&options.training, parts)?;
         if way == Way::Probe {
             let reason = "probe is for texts; --train head trains the same parameters";
             return Err(TrainError::option("--train", reason));
@@ -126,15 +129,15 @@ impl Request<'_> {
                 "the checksum of the data": checksum(&split.train),
             }),
         };
-        let run = Run::new("images", options, way, source)?;
+        let run = FinetuneRun::new("images", options, way, source)?;
         let all = model.num_params();
-        let (model, targets) = options.recipe.choose(model, parts)?;
+        let (model, targets) = ways::choose(&options.training, model, parts)?;
         let loss = CrossEntropyLossConfig::new().init();
         let task = Classify { forward, encoder, loss, classes: names.len() };
         let trained = run.train(&task, model, all, split)?;
         let export = Export { architecture, labels: Some(names), head: parts.head, task: None };
-        run.finish(trained, None, |model| match &targets {
-            Some(targets) if !options.recipe.merge => {
+        finish(run, trained, None, |model| match &targets {
+            Some(targets) if !options.training.merge => {
                 Written::adapter(&export, &options.model, &model, targets)
             }
             _ => Written::model(&export, &options.model, &model.materialize()),

@@ -26,34 +26,32 @@ mod units;
 mod ways;
 
 pub use canaries::{Exposure, Exposures};
-pub use figures::{Evaluation, FinetuneFigures, Generated, Row};
+pub use figures::{EpochRow, FinetuneFigures, Generated};
 pub use halves::{HalvedColumns, write_halves};
 pub use options::{
     Architecture, CanaryOptions, ExposureOptions, Finetune, FinetuneOptions, Labels, Loss, Packing,
-    PretrainOptions, Prompts, Recipe, Texts, Way,
+    PretrainOptions, Prompts, Texts, TrainingOptions, Way,
 };
 
 use burn_dp_examples::training::TrainError;
 
-impl Finetune {
-    /// Runs the command. Returns the figures of private training.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError`] if an option is impossible, a file cannot be read, or the training
-    /// fails.
-    pub fn run(self) -> Result<Option<FinetuneFigures>, TrainError> {
-        match self {
-            Self::Classify { options, texts, labels } => {
-                classify::run(&options, &texts, &labels).map(Some)
-            }
-            Self::Generate { options, texts, prompts, canaries } => {
-                generate::run(&options, &texts, &prompts, &canaries).map(Some)
-            }
-            Self::Images { options, images } => images::run(&options, &images).map(Some),
-            Self::Pretrain(options) => pretrain::run(&options).map(|()| None),
-            Self::Exposure(options) => canaries::run(&options).map(|()| None),
-            Self::Check(options) => check::run(&options).map(|()| None),
+/// Runs a command. Returns the figures of private training.
+///
+/// # Errors
+///
+/// Returns [`TrainError`] if an option is impossible, a file cannot be read, or the training
+/// fails.
+pub fn run(command: Finetune) -> Result<Option<FinetuneFigures>, TrainError> {
+    match command {
+        Finetune::Classify { options, texts, labels } => {
+            classify::run(&options, &texts, &labels).map(Some)
         }
+        Finetune::Generate { options, texts, prompts, canaries } => {
+            generate::run(&options, &texts, &prompts, &canaries).map(Some)
+        }
+        Finetune::Images { options, images } => images::run(&options, &images).map(Some),
+        Finetune::Pretrain(options) => pretrain::run(&options).map(|()| None),
+        Finetune::Exposure(options) => canaries::run(&options).map(|()| None),
+        Finetune::Check(options) => check::run(&options).map(|()| None),
     }
 }

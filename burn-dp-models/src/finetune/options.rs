@@ -75,7 +75,7 @@ pub struct FinetuneOptions {
     pub privacy: PrivacyOptions,
     /// What is trained, and how.
     #[command(flatten)]
-    pub recipe: Recipe,
+    pub training: TrainingOptions,
     /// Backend and output.
     #[command(flatten)]
     pub run: RunOptions,
@@ -207,7 +207,7 @@ pub struct ExposureOptions {
 #[derive(Args, Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Training")]
-pub struct Recipe {
+pub struct TrainingOptions {
     /// What is trained [default: lora with --lora, else full].
     #[arg(long, value_enum, value_name = "WAY")]
     #[serde(skip)]

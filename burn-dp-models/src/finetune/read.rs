@@ -16,19 +16,19 @@ use crate::{Config, Gpt2LanguageModel, Weights};
 /// or has no packed weights of the type.
 pub(super) fn trained_device(options: &FinetuneOptions) -> Result<Device, TrainError> {
     let device = device(options.run.backend)?.autodiff();
-    let precision = options.recipe.precision;
+    let precision = options.training.precision;
     if !device.supports_dtype(precision.dtype()) {
         let [precision, backend] = [typed(precision), typed(options.run.backend)];
         let reason =
             format!("{precision} is not possible on {backend}; choose f32, or another --backend");
         return Err(TrainError::option("--precision", reason));
     }
-    let packing = options.recipe.packed_base;
+    let packing = options.training.packed_base;
     if (options.run.backend, packing) == (BackendName::Ndarray, Some(Packing::Int4)) {
         let reason = "int4 is not possible on ndarray; choose int8, or another --backend";
         return Err(TrainError::option("--packed-base", reason));
     }
-    let checkpoints = options.recipe.gradient_checkpointing;
+    let checkpoints = options.training.gradient_checkpointing;
     Ok(if checkpoints { device.gradient_checkpointing() } else { device })
 }
 

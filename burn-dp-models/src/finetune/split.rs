@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn_dp_examples::training::TrainError;
 
-use super::data::{self, Columns, Row};
+use super::data::{self, Columns, TextRow};
 use super::options::Texts;
 
 /// Without a file for the evaluation, about one of this many rows or users is evaluated.
@@ -39,7 +39,7 @@ impl<S> Split<S> {
     pub(super) fn read(
         texts: &Texts,
         columns: Columns<'_>,
-        sample: impl Fn(&Row) -> Result<S, TrainError>,
+        sample: impl Fn(&TextRow) -> Result<S, TrainError>,
     ) -> Result<Self, TrainError> {
         let (content, rows) = data::read(&texts.data, columns)?;
         let checksum = crc32fast::hash(&content);
@@ -52,7 +52,7 @@ impl<S> Split<S> {
             }
         });
         let units = units.collect::<Vec<_>>();
-        let mut equal: HashMap<&Row, u32> = HashMap::new();
+        let mut equal: HashMap<&TextRow, u32> = HashMap::new();
         let (mut train, mut test) = (Vec::new(), Vec::new());
         for (unit, row) in units.into_iter().zip(&rows) {
             let key = match columns.user {

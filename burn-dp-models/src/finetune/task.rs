@@ -1,9 +1,9 @@
 //! The requirements of training on a task.
 
 use burn::module::Module;
-use burn::tensor::{Device, FloatDType, Int, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::model::precision_of;
-use serde::Serialize;
+use burn_dp_examples::training::Evaluation;
 
 /// A model with one loss for each sample, and its evaluation.
 pub(super) trait Task: Send + Sync {
@@ -31,30 +31,6 @@ pub(super) trait Task: Send + Sync {
 
     /// Returns the number of tokens of a sample.
     fn tokens(sample: &Self::Sample) -> usize;
-}
-
-/// Results on public samples.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Evaluation {
-    /// Mean loss, of a row or of a token.
-    pub loss: f64,
-    /// Share of the rows or of the tokens that are predicted correctly.
-    pub accuracy: f64,
-}
-
-impl Evaluation {
-    /// Adds losses and correct predictions.
-    pub(super) fn count(&mut self, losses: Tensor<1>, scores: Tensor<2>, targets: Tensor<1, Int>) {
-        let right = scores.argmax(1).flatten::<1>(0, 1).equal(targets);
-        self.accuracy += right.int().sum().into_scalar::<i64>() as f64;
-        self.loss += losses.sum().into_scalar::<f64>();
-    }
-
-    /// Divides the counts by the number of rows.
-    pub(super) fn over(self, rows: usize) -> Self {
-        let rows = rows.max(1) as f64;
-        Self { loss: self.loss / rows, accuracy: self.accuracy / rows }
-    }
 }
 
 /// Returns inputs in the precision of the model that reads them.

@@ -17,7 +17,7 @@ use burn_dp_examples::training::{
 };
 use serde_json::{Value, json};
 
-use super::figures::{FinetuneFigures, Row, peak_memory};
+use super::figures::{EpochRow, FinetuneFigures, peak_memory};
 use super::options::{FinetuneOptions, Way};
 use super::read::trained_device;
 use super::split::Split;
@@ -35,7 +35,7 @@ const PROBED: usize = 4;
 const ABORT_AFTER: &str = "BURN_DP_TEST_ABORT_AFTER_STEP";
 
 /// A run before its model is known.
-pub(super) struct Run<'a> {
+pub(super) struct FinetuneRun<'a> {
     task: &'static str,
     pub(super) options: &'a FinetuneOptions,
     pub(super) privacy: PrivacySettings,
@@ -55,7 +55,7 @@ pub(super) struct Trained<M> {
     pub(super) figures: FinetuneFigures,
 }
 
-impl<'a> Run<'a> {
+impl<'a> FinetuneRun<'a> {
     /// Checks the options. Writes nothing.
     ///
     /// # Errors
@@ -67,25 +67,25 @@ impl<'a> Run<'a> {
         way: Way,
         source: Source,
     ) -> Result<Self, TrainError> {
-        let recipe = &options.recipe;
+        let training = &options.training;
         checks::at_least_one([
-            ("--batch-size", recipe.batch_size),
-            ("--physical-batch-size", recipe.physical_batch_size),
-            ("--epochs", recipe.epochs),
-            ("--steps", recipe.steps.unwrap_or(1)),
+            ("--batch-size", training.batch_size),
+            ("--physical-batch-size", training.physical_batch_size),
+            ("--epochs", training.epochs),
+            ("--steps", training.steps.unwrap_or(1)),
             ("--user-rows", source.user_rows.unwrap_or(1)),
         ])?;
-        checks::countable(recipe.epochs)?;
-        let lr = recipe.lr.unwrap_or(if way == Way::Full { 5e-4 } else { 5e-3 });
-        checks::positive([("--lr", lr), ("--max-grad-norm", recipe.max_grad_norm)])?;
+        checks::countable(training.epochs)?;
+        let lr = training.lr.unwrap_or(if way == Way::Full { 5e-4 } else { 5e-3 });
+        checks::positive([("--lr", lr), ("--max-grad-norm", training.max_grad_norm)])?;
         let privacy = PrivacySettings::new(&options.privacy, Some(EPSILON), DELTA)?;
         let units = source.units;
         let name = if source.user_rows.is_some() { "users" } else { "rows" };
         privacy.check_delta(units, name)?;
-        if recipe.batch_size > units {
+        if training.batch_size > units {
             let reason = format!(
                 "must be at most the {units} {name} that are trained on, got {}",
-                recipe.batch_size
+                training.batch_size
             );
             return Err(TrainError::option("--batch-size", reason));
         }
@@ -96,8 +96,8 @@ impl<'a> Run<'a> {
             "noise-multiplier": privacy.noise_multiplier, "insecure-seed": privacy.insecure_seed,
             "model": options.model, "backend": typed(options.run.backend),
         });
-        // The learning rate of the recipe may be absent.
-        let settings = [json!(recipe), source.settings.clone(), chosen];
+        // The learning rate may be absent.
+        let settings = [json!(training), source.settings.clone(), chosen];
         let settings = settings.into_iter().filter_map(|part| part.as_object().cloned());
         let settings = Value::Object(settings.flatten().collect());
         Ok(Self {
@@ -119,12 +119,12 @@ impl<'a> Run<'a> {
     }
 
     fn steps(&self) -> usize {
-        let recipe = &self.options.recipe;
-        recipe.steps.unwrap_or(recipe.epochs * self.steps_per_epoch())
+        let training = &self.options.training;
+        training.steps.unwrap_or(training.epochs * self.steps_per_epoch())
     }
 
     fn steps_per_epoch(&self) -> usize {
-        self.source.units.div_ceil(self.options.recipe.batch_size)
+        self.source.units.div_ceil(self.options.training.batch_size)
     }
 
     /// Trains to the end of the plan or of the budget, with a checkpoint and an evaluation after
@@ -146,12 +146,11 @@ impl<'a> Run<'a> {
         split: Split<T::Sample>,
     ) -> Result<Trained<T::Model>, TrainError> {
         let options = self.options;
-        let recipe = &options.recipe;
+        let training = &options.training;
         let trained = trained_device(options)?;
-        let is_user = self.source.user_rows.is_some();
-        let rows = self.source.user_rows.unwrap_or(1);
-        let config = PrivacyPlanConfig::new(self.source.units, recipe.batch_size as f64)
-            .with_max_grad_norm(recipe.max_grad_norm);
+        let (is_user, rows) = (self.source.user_rows.is_some(), self.source.user_rows.unwrap_or(1));
+        let config = PrivacyPlanConfig::new(self.source.units, training.batch_size as f64)
+            .with_max_grad_norm(training.max_grad_norm);
         let config = if is_user { config.with_unit(UnitOfPrivacy::User) } else { config };
         let earlier = EarlierLedgers::read(&options.privacy.earlier_ledger, &options.run.output)?;
         let config = earlier.before(config);
@@ -165,11 +164,13 @@ impl<'a> Run<'a> {
         let initial = task.evaluate(&model, &split.test, &self.device);
         let checkpoints =
             Checkpoints::new(&self.output.folder, &self.settings)?.with_start(options.start());
-        let inner = optimizer(recipe.optimizer, 0.9);
+        let inner = optimizer(training.optimizer, 0.9);
         let (optim, mut model) = checkpoints.begin_or_resume(plan, inner, model)?;
-        let mut optim = optim.with_backward(PrivateBackward::new().with_group_size(rows));
-        if recipe.precision != Precision::F32 {
-            optim = optim.with_precision(recipe.precision.dtype());
+        let mut optim = optim
+            .with_backward(PrivateBackward::new().with_group_size(rows))
+            .with_independence_check(self.privacy.independence_check);
+        if training.precision != Precision::F32 {
+            optim = optim.with_precision(training.precision.dtype());
         }
         self.output.begin()?;
         checkpoints.begin(&model, &optim)?;
@@ -180,15 +181,14 @@ impl<'a> Run<'a> {
             parameters[0],
             parameters[1],
             self.steps(),
-            recipe.batch_size,
+            training.batch_size,
             if is_user { "users" } else { "rows" }
         );
         announce(&subject, Some((optim.plan(), self.privacy.delta)))?;
         let first = optim.next_step() as usize;
         let pass = ("epoch", self.steps_per_epoch());
         let mut progress = Progress::start(first, self.steps(), pass, super::figures::columns());
-        let test_rows = split.test.len();
-        let (train, test) = (split.train, split.test);
+        let (test_rows, train, test) = (split.test.len(), split.train, split.test);
         let filler = task.made_up(1).remove(0);
         let builder = PrivateDataLoaderBuilder::new(UnitBatcher { rows, filler });
         let builder = builder.with_device(trained.clone());
@@ -198,11 +198,16 @@ impl<'a> Run<'a> {
         let (mut best_rate, mut seconds) = (0.0, Duration::ZERO);
         for batch in batches.skip_to(optim.next_step())? {
             let batch = batch?;
-            optim.backward_batch(&model, &batch, recipe.physical_batch_size, |model, batch| {
-                counted.set(counted.get() + batch.samples.iter().map(T::tokens).sum::<usize>());
-                let losses = task.losses(model, &batch.samples, &trained);
-                losses * Tensor::<1>::from_floats(batch.weights.as_slice(), &trained)
-            })?;
+            optim.backward_batch(
+                &model,
+                &batch,
+                training.physical_batch_size,
+                |model, batch| {
+                    counted.set(counted.get() + batch.samples.iter().map(T::tokens).sum::<usize>());
+                    let losses = task.losses(model, &batch.samples, &trained);
+                    losses * Tensor::<1>::from_floats(batch.weights.as_slice(), &trained)
+                },
+            )?;
             let done = optim.next_step() as f64 / self.steps() as f64;
             let stopped;
             (model, stopped) = within_budget(optim.step(self.lr * (1.0 - done), model, batch))?;
@@ -226,7 +231,7 @@ impl<'a> Run<'a> {
             best_rate = counted.replace(0) as f64 / lap;
             seconds = progress.training();
             let spent = optim.privacy_spent(self.privacy.delta)?.upper;
-            let row = Row {
+            let row = EpochRow {
                 epoch: number as f64 / self.steps_per_epoch() as f64,
                 step: number,
                 evaluation,
@@ -245,7 +250,7 @@ impl<'a> Run<'a> {
             task: self.task,
             model: options.model.clone(),
             train: typed(self.way),
-            packed_base: recipe.packed_base.map(typed),
+            packed_base: training.packed_base.map(typed),
             parameters: parameters[1],
             trained_parameters: parameters[0],
             private: spent.is_finite(),
@@ -254,10 +259,10 @@ impl<'a> Run<'a> {
             delta: self.privacy.delta,
             noise_multiplier: optim.plan().noise_multiplier(),
             sampling_probability: optim.plan().sampling_probability(),
-            max_grad_norm: recipe.max_grad_norm,
-            precision: typed(recipe.precision),
+            max_grad_norm: training.max_grad_norm,
+            precision: typed(training.precision),
             steps: optim.next_step() as usize,
-            expected_batch_size: recipe.batch_size,
+            expected_batch_size: training.batch_size,
             units: self.source.units,
             rows: [self.source.user_rows.is_none().then_some(self.source.rows), Some(test_rows)],
             before: initial,
@@ -268,9 +273,9 @@ impl<'a> Run<'a> {
             train_seconds: seconds.as_secs_f64(),
             tokens_per_second: best_rate,
             peak_memory_bytes: peak_memory(),
-            optimizer: typed(recipe.optimizer),
+            optimizer: typed(training.optimizer),
             lr: self.lr,
-            seed: recipe.seed,
+            seed: training.seed,
             insecure_seed: self.privacy.insecure_seed,
             backend: typed(options.run.backend),
             version: env!("CARGO_PKG_VERSION"),

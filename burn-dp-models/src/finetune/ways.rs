@@ -3,7 +3,8 @@
 use burn::module::{Module, ParamGroup};
 use burn_dp_examples::training::{TrainError, typed};
 
-use super::options::{Recipe, Way};
+use super::options::{TrainingOptions, Way};
+use super::packing::scheme;
 use crate::LoraTargets;
 use crate::weights::parameters;
 
@@ -16,120 +17,121 @@ pub(super) struct Parts {
     pub(super) adapted: &'static [&'static str],
 }
 
-impl Recipe {
-    /// Returns the way of training.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Option`] if options contradict each other, or a classifier is needed.
-    pub(super) fn way(&self, parts: Parts) -> Result<Way, TrainError> {
-        let default = if self.lora.is_some() { Way::Lora } else { Way::Full };
-        let way = self.train.unwrap_or(default);
-        let refuse = |name, reason: &str| Err(TrainError::option(name, reason));
-        if way == Way::Lora && self.lora.is_none() {
-            return refuse("--lora", "must be given with --train lora: the rank of the adapters");
-        }
-        if way != Way::Lora {
-            let reason = format!("is for adapters, not for --train {}; leave it out", typed(way));
-            let given = [
-                ("--lora", self.lora.is_some()),
-                ("--lora-layers", !self.lora_layers.is_empty()),
-                ("--lora-alpha", self.lora_alpha.is_some()),
-                ("--packed-base", self.packed_base.is_some()),
-                ("--merge", self.merge),
-            ];
-            if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
-                return refuse(name, &reason);
-            }
-        }
-        if self.blocks.is_some() && way != Way::Head {
-            return refuse("--blocks", "is for --train head; leave it out");
-        }
-        if way == Way::Probe && parts.head.is_none() {
-            return refuse("--train", "probe is for classifiers; generate has no head of its own");
-        }
-        if self.lora_alpha.is_some_and(|alpha| !(alpha > 0.0 && alpha.is_finite())) {
-            return refuse("--lora-alpha", "must be a number greater than 0");
-        }
-        Ok(way)
+/// Returns the way of training.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] if options contradict each other, or a classifier is needed.
+pub(super) fn way(options: &TrainingOptions, parts: Parts) -> Result<Way, TrainError> {
+    let default = if options.lora.is_some() { Way::Lora } else { Way::Full };
+    let way = options.train.unwrap_or(default);
+    let refuse = |name, reason: &str| Err(TrainError::option(name, reason));
+    if way == Way::Lora && options.lora.is_none() {
+        return refuse("--lora", "must be given with --train lora: the rank of the adapters");
     }
+    if way != Way::Lora {
+        let reason = format!("is for adapters, not for --train {}; leave it out", typed(way));
+        let given = [
+            ("--lora", options.lora.is_some()),
+            ("--lora-layers", !options.lora_layers.is_empty()),
+            ("--lora-alpha", options.lora_alpha.is_some()),
+            ("--packed-base", options.packed_base.is_some()),
+            ("--merge", options.merge),
+        ];
+        if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
+            return refuse(name, &reason);
+        }
+    }
+    if options.blocks.is_some() && way != Way::Head {
+        return refuse("--blocks", "is for --train head; leave it out");
+    }
+    if way == Way::Probe && parts.head.is_none() {
+        return refuse("--train", "probe is for classifiers; generate has no head of its own");
+    }
+    if options.lora_alpha.is_some_and(|alpha| !(alpha > 0.0 && alpha.is_finite())) {
+        return refuse("--lora-alpha", "must be a number greater than 0");
+    }
+    Ok(way)
+}
 
-    /// Returns the model in which only the parameters to train require a gradient, and the
-    /// adapters.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`way`](Self::way), and [`TrainError::Option`] for a layer that the
-    /// model lacks.
-    pub(super) fn choose<M: Module>(
-        &self,
-        model: M,
-        parts: Parts,
-    ) -> Result<(M, Option<LoraTargets>), TrainError> {
-        let head = |path: &str| {
-            parts.head.is_some_and(|head| {
-                path.strip_prefix(head).is_some_and(|rest| rest.starts_with('.'))
-            })
-        };
-        match self.way(parts)? {
-            Way::Full => Ok((model, None)),
-            Way::Bias => {
-                let group = group(&model, |stored, path| stored.ends_with(".bias") || head(path));
-                Ok((model.freeze().unfreeze_group(group), None))
-            }
-            Way::Head | Way::Probe => {
-                let few = if parts.head.is_some() { 0 } else { 1 };
-                let first = blocks(&model).saturating_sub(self.blocks.unwrap_or(few));
-                let last = |stored: &str| block(stored).is_some_and(|block| block >= first);
-                let is_trained = |stored: &str, path: &str| {
-                    head(path) || last(stored) || parts.head.is_none() && stored.contains(".ln_f.")
-                };
-                let group = group(&model, is_trained);
-                Ok((model.freeze().unfreeze_group(group), None))
-            }
-            Way::Lora => {
-                let rank = self.lora.unwrap_or(1);
-                let alpha = self.lora_alpha.unwrap_or(rank as f64);
-                let layers = self.layers(rank, parts.adapted)?;
-                let targets = LoraTargets::new(&model, &layers, alpha, parts.head);
-                let targets =
-                    targets.map_err(|reason| TrainError::option("--lora-layers", reason))?;
-                let targets = match self.packed_base {
-                    Some(packing) => {
-                        let scheme = packing.scheme(&model, &targets)?;
-                        targets.with_packed_base(scheme)
-                    }
-                    None => targets,
-                };
-                let heads = group(&model, |_, path| head(path));
-                let model = targets.attach(model)?;
-                let model = if parts.head.is_some() { model.unfreeze_group(heads) } else { model };
-                Ok((model, Some(targets)))
-            }
+/// Returns the model in which only the parameters to train require a gradient, and the
+/// adapters.
+///
+/// # Errors
+///
+/// Returns the errors of [`way`], and [`TrainError::Option`] for a layer that the
+/// model lacks.
+pub(super) fn choose<M: Module>(
+    options: &TrainingOptions,
+    model: M,
+    parts: Parts,
+) -> Result<(M, Option<LoraTargets>), TrainError> {
+    let head = |path: &str| {
+        parts
+            .head
+            .is_some_and(|head| path.strip_prefix(head).is_some_and(|rest| rest.starts_with('.')))
+    };
+    match way(options, parts)? {
+        Way::Full => Ok((model, None)),
+        Way::Bias => {
+            let group = group(&model, |stored, path| stored.ends_with(".bias") || head(path));
+            Ok((model.freeze().unfreeze_group(group), None))
+        }
+        Way::Head | Way::Probe => {
+            let few = if parts.head.is_some() { 0 } else { 1 };
+            let first = blocks(&model).saturating_sub(options.blocks.unwrap_or(few));
+            let last = |stored: &str| block(stored).is_some_and(|block| block >= first);
+            let is_trained = |stored: &str, path: &str| {
+                head(path) || last(stored) || parts.head.is_none() && stored.contains(".ln_f.")
+            };
+            let group = group(&model, is_trained);
+            Ok((model.freeze().unfreeze_group(group), None))
+        }
+        Way::Lora => {
+            let rank = options.lora.unwrap_or(1);
+            let alpha = options.lora_alpha.unwrap_or(rank as f64);
+            let layers = layers(options, rank, parts.adapted)?;
+            let targets = LoraTargets::new(&model, &layers, alpha, parts.head);
+            let targets = targets.map_err(|reason| TrainError::option("--lora-layers", reason))?;
+            let targets = match options.packed_base {
+                Some(packing) => {
+                    let scheme = scheme(packing, &model, &targets)?;
+                    targets.with_packed_base(scheme)
+                }
+                None => targets,
+            };
+            let heads = group(&model, |_, path| head(path));
+            let model = targets.attach(model)?;
+            let model = if parts.head.is_some() { model.unfreeze_group(heads) } else { model };
+            Ok((model, Some(targets)))
         }
     }
+}
 
-    /// Returns the layers with adapters, and their ranks.
-    fn layers(&self, rank: usize, default: &[&str]) -> Result<Vec<(String, usize)>, TrainError> {
-        if self.lora_layers.is_empty() && default.is_empty() {
-            let reason = "must be given: no layers of this model usually have adapters";
-            return Err(TrainError::option("--lora-layers", reason));
-        }
-        if self.lora_layers.is_empty() {
-            return Ok(default.iter().map(|name| (name.to_string(), rank)).collect());
-        }
-        let layer = |layer: &String| match layer.split_once('=') {
-            None => Ok((layer.clone(), rank)),
-            Some((name, rank)) => match rank.parse() {
-                Ok(rank) => Ok((name.to_string(), rank)),
-                Err(_) => Err(TrainError::option(
-                    "--lora-layers",
-                    format!("must have a number as the rank, got `{layer}`"),
-                )),
-            },
-        };
-        self.lora_layers.iter().map(layer).collect()
+/// Returns the layers with adapters, and their ranks.
+fn layers(
+    options: &TrainingOptions,
+    rank: usize,
+    default: &[&str],
+) -> Result<Vec<(String, usize)>, TrainError> {
+    if options.lora_layers.is_empty() && default.is_empty() {
+        let reason = "must be given: no layers of this model usually have adapters";
+        return Err(TrainError::option("--lora-layers", reason));
     }
+    if options.lora_layers.is_empty() {
+        return Ok(default.iter().map(|name| (name.to_string(), rank)).collect());
+    }
+    let layer = |layer: &String| match layer.split_once('=') {
+        None => Ok((layer.clone(), rank)),
+        Some((name, rank)) => match rank.parse() {
+            Ok(rank) => Ok((name.to_string(), rank)),
+            Err(_) => Err(TrainError::option(
+                "--lora-layers",
+                format!("must have a number as the rank, got `{layer}`"),
+            )),
+        },
+    };
+    options.lora_layers.iter().map(layer).collect()
 }
 
 /// Returns the parameters whose stored name and path satisfy a condition.

@@ -23,8 +23,8 @@ use serde::Serialize;
 use crate::weights::tensors;
 use crate::{
     Adapter, BertClassifier, Config, Gpt2Classifier, Gpt2LanguageModel, LoraTargets, ModelError,
-    ResNet, ResNetConfig, RobertaClassifier, Sequence, TextClassifier, Tokens, VitClassifier,
-    Weights,
+    RobertaClassifier, Sequence, TextClassifier, Tokens, TorchvisionResNet,
+    TorchvisionResNetConfig, VitClassifier, Weights,
 };
 
 /// Number of classes of the models.
@@ -71,9 +71,9 @@ pub fn compare(folder: &Path) -> Result<Comparison, TrainError> {
     let device = Device::default().autodiff();
     let weights = Weights::read(folder)?;
     let expected = Expected::read(&folder.join(EXPECTED))?;
-    if let Some(config) = ResNetConfig::of(&weights) {
-        let model = weights.load_into(ResNet::new(&config, CLASSES, &device), None)?;
-        return expected.compare_images(model, &device, ResNet::forward);
+    if let Some(config) = TorchvisionResNetConfig::of(&weights) {
+        let model = weights.load_into(TorchvisionResNet::new(&config, CLASSES, &device), None)?;
+        return expected.compare_images(model, &device, TorchvisionResNet::forward);
     }
     let config = Config::read(folder)?;
     let is_language_model = weights.tensors().keys().all(|name| name.starts_with("transformer."));

@@ -9,7 +9,7 @@ use burn_dp::DpError;
 use burn_dp::model::LowRankAdapters;
 use serde_json::{Value, json};
 
-use super::names::{AnyParameter, Layer, Mapper, Name, parameters};
+use super::names::{AnyParameter, LayerKind, Mapper, Name, parameters};
 use super::read::transposed;
 use super::write::Tensors;
 use super::{Weights, write};
@@ -47,7 +47,7 @@ impl LoraTargets {
         let mut known = Vec::new();
         parameters(model, |name, _| {
             let is_head = head.is_some_and(|head| name.path.starts_with(&format!("{head}.")));
-            let is_weight = name.layer != Layer::Other && name.stored.ends_with(".weight");
+            let is_weight = name.layer != LayerKind::Other && name.stored.ends_with(".weight");
             if is_weight && !is_head {
                 known.push(name);
             }
@@ -166,7 +166,7 @@ impl Adapter {
                 let stored = format!("{PREFIX}{}", name.stored);
                 tensors.insert(stored, parameter.value(name.is_transposed));
             } else if targets.ranks.contains_key(&name.path) {
-                transposed &= name.is_transposed || name.layer != Layer::Linear;
+                transposed &= name.is_transposed || name.layer != LayerKind::Linear;
                 let module = |name: Name| name.stored.trim_end_matches(".weight").to_string();
                 let versions = name.versions().into_iter().map(module).collect::<Vec<_>>();
                 modules.push((versions, name.path));
@@ -228,7 +228,7 @@ impl Adapter {
             match versions.find_map(|stored| weights.tensors().get(&stored)) {
                 Some(found) => {
                     let found = found.clone().convert::<f32>();
-                    let is_kernel = factor.is_some() && name.layer == Layer::Convolution;
+                    let is_kernel = factor.is_some() && name.layer == LayerKind::Convolution;
                     let found = match is_kernel
                         && found.num_elements() == shape.iter().product::<usize>()
                     {
@@ -268,7 +268,7 @@ fn is_tied(path: &str, head: Option<&str>) -> bool {
 fn kernels<M: Module>(model: &M) -> BTreeMap<String, Vec<usize>> {
     let mut kernels = BTreeMap::new();
     parameters(model, |name, parameter| {
-        if name.layer == Layer::Convolution && name.factor().is_none() {
+        if name.layer == LayerKind::Convolution && name.factor().is_none() {
             let shape = parameter.value(false).shape()[1..].to_vec();
             kernels.insert(name.stored, shape);
         }
@@ -282,7 +282,8 @@ fn to_peft(
     parameter: AnyParameter<'_>,
     kernels: &BTreeMap<String, Vec<usize>>,
 ) -> TensorData {
-    let Some((module, factor)) = name.factor().filter(|_| name.layer == Layer::Convolution) else {
+    let Some((module, factor)) = name.factor().filter(|_| name.layer == LayerKind::Convolution)
+    else {
         // PyTorch stores the transposed factors.
         return parameter.value(true);
     };
@@ -307,9 +308,9 @@ const PREFIX: &str = "base_model.model.";
 fn peft_name(name: &Name) -> Option<String> {
     let (module, factor) = name.factor()?;
     Some(match name.layer {
-        Layer::Embedding => format!("{PREFIX}{module}.lora_embedding_{factor}"),
+        LayerKind::Embedding => format!("{PREFIX}{module}.lora_embedding_{factor}"),
         // There, A is applied first.
-        Layer::Convolution => {
+        LayerKind::Convolution => {
             let factor = if factor == 'A' { 'B' } else { 'A' };
             format!("{PREFIX}{module}.lora_{factor}.weight")
         }

@@ -38,12 +38,12 @@ pub(crate) struct Name {
     /// Whether the checkpoint has the transposed matrix.
     pub(crate) is_transposed: bool,
     /// The layer of a weight, or of the weight whose factor this is.
-    pub(crate) layer: Layer,
+    pub(crate) layer: LayerKind,
 }
 
 /// A layer whose weight can have an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Layer {
+pub(crate) enum LayerKind {
     Linear,
     Embedding,
     Convolution,
@@ -88,12 +88,12 @@ impl Place {
         // For a factor, the weight is two levels up.
         let weight = self.segments.iter().rev().find(|(name, _)| name == "weight");
         let layer = match weight.map_or("", |(_, container)| container.as_str()) {
-            "Struct:Linear" => Layer::Linear,
-            "Struct:Embedding" => Layer::Embedding,
-            "Struct:Conv2d" => Layer::Convolution,
-            _ => Layer::Other,
+            "Struct:Linear" => LayerKind::Linear,
+            "Struct:Embedding" => LayerKind::Embedding,
+            "Struct:Conv2d" => LayerKind::Convolution,
+            _ => LayerKind::Other,
         };
-        let is_linear = is_weight && layer == Layer::Linear;
+        let is_linear = is_weight && layer == LayerKind::Linear;
         let module = names.len().checked_sub(2).map_or("", |index| names[index]);
         // A variant of an enum has no name in the checkpoint.
         let kept = self.segments.iter().filter(|(_, kind)| !kind.starts_with("Enum:"));

@@ -1,6 +1,6 @@
 //! Canaries in the program.
 
-use burn_dp_models::finetune::Finetune;
+use burn_dp_models::finetune::{self, Finetune};
 use clap::Parser;
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ fn exposure(folder: &std::path::Path, line: &str) -> Result<Value, String> {
     let words = ["finetune", "exposure", "--json", file.to_str().unwrap()];
     let words = words.into_iter().chain(line.split_whitespace());
     let command = Finetune::try_parse_from(words).map_err(|error| error.to_string())?;
-    command.run().map_err(|error| error.to_string())?;
+    finetune::run(command).map_err(|error| error.to_string())?;
     Ok(serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap())
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burn_dp_models::Weights;
-use burn_dp_models::finetune::Finetune;
+use burn_dp_models::finetune::{self, Finetune};
 use clap::Parser;
 
 use super::{run, write_data};
@@ -16,8 +16,8 @@ pub(crate) fn pretrain(folder: &Path, more: &str) -> Result<PathBuf, String> {
     let words = words.into_iter().chain(["--output", output.to_str().unwrap()]);
     let words = words.chain(sizes.split_whitespace().filter(|_| !more.contains("--width")));
     let words = words.chain(more.split_whitespace());
-    let finetune = Finetune::try_parse_from(words).map_err(|error| error.to_string())?;
-    assert!(finetune.run().map_err(|error| error.to_string())?.is_none());
+    let command = Finetune::try_parse_from(words).map_err(|error| error.to_string())?;
+    assert!(finetune::run(command).map_err(|error| error.to_string())?.is_none());
     Ok(output)
 }
 

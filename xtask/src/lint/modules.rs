@@ -43,7 +43,7 @@ pub(crate) fn roots(source: &str, texts: &Texts) -> Vec<String> {
         let is_examples = source.ends_with("/examples");
         matches!(parts[..], ["lib.rs" | "main.rs"] | ["bin", _, "main.rs"])
             || matches!(parts[..], ["bin", program] if program.ends_with(".rs"))
-            || is_examples && matches!(parts[..], [_, "main.rs"])
+            || is_examples && matches!(parts[..], [_, "src", "main.rs"])
             || is_examples && matches!(parts[..], [program] if program.ends_with(".rs"))
     };
     texts.keys().filter(is_root).cloned().collect()
@@ -276,9 +276,9 @@ mod tests {
             ["c/src/bin/x.rs", "c/src/bin/y/main.rs", "c/src/lib.rs"]
         );
         assert!(roots("other/src", &texts).is_empty());
-        let paths = ["a.rs", "x/main.rs", "x/data.rs"];
+        let paths = ["a.rs", "x/src/main.rs", "x/src/data.rs"];
         let texts = paths.iter().map(|path| (format!("c/examples/{path}"), String::new()));
         let found = roots("c/examples", &texts.collect());
-        assert_eq!(found, ["c/examples/a.rs", "c/examples/x/main.rs"]);
+        assert_eq!(found, ["c/examples/a.rs", "c/examples/x/src/main.rs"]);
     }
 }

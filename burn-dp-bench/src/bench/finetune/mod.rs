@@ -16,8 +16,8 @@ use burn_dp_examples::training::{TrainError, checks, device, files, typed};
 use comfy_table::Table;
 use serde::Serialize;
 
-pub use model::{Shape, Way};
-pub use options::{FinetuneOptions, StepperOptions};
+pub use model::{FinetuneWay, Shape};
+pub use options::{FinetuneBenchOptions, StepperOptions};
 
 use super::Algorithm;
 use super::contender::{Contender, LEARNING_RATE, NOISE_MULTIPLIER};
@@ -99,7 +99,7 @@ const SYSTEMS: [System; 5] = [
 ///
 /// Returns [`TrainError::Option`] for an impossible option, and [`TrainError::Io`] if a file cannot
 /// be written or one of our own processes fails.
-pub(super) fn run(options: &FinetuneOptions) -> Result<(), TrainError> {
+pub(super) fn run(options: &FinetuneBenchOptions) -> Result<(), TrainError> {
     let Shape { layers, width, heads, vocabulary, sequence, rank } = options.shape;
     checks::at_least_one([
         ("--batch", options.batch),
@@ -140,8 +140,8 @@ fn python(interpreter: &Path) -> Result<Python, TrainError> {
 
 /// Lets the systems of one way take turns.
 fn measure(
-    options: &FinetuneOptions,
-    way: Way,
+    options: &FinetuneBenchOptions,
+    way: FinetuneWay,
     threads: usize,
     python: Option<&Python>,
 ) -> Result<Vec<FinetuneRow>, TrainError> {
@@ -149,7 +149,7 @@ fn measure(
     for system in SYSTEMS {
         let command = match (system.script, python) {
             (None, _) => ours(options, way, system.algorithm != ORDINARY, threads),
-            (Some(_), _) if way == Way::Qlora => continue,
+            (Some(_), _) if way == FinetuneWay::Qlora => continue,
             (Some(script), Some(python)) => theirs(options, way, script, threads, python),
             (Some(_), None) => continue,
         };
@@ -209,7 +209,7 @@ fn measure(
 /// # Errors
 ///
 /// Returns [`TrainError::Io`] if it is our own step that failed.
-fn failed(system: System, way: Way, reason: String) -> Result<(), TrainError> {
+fn failed(system: System, way: FinetuneWay, reason: String) -> Result<(), TrainError> {
     let name = format!("{}, {}, {}", system.name, system.algorithm, typed(way));
     if system.script.is_none() {
         return Err(TrainError::Io { path: name.into(), source: std::io::Error::other(reason) });
@@ -219,7 +219,7 @@ fn failed(system: System, way: Way, reason: String) -> Result<(), TrainError> {
 }
 
 /// Returns the options of the shape that both kinds of processes take.
-fn shape(options: &FinetuneOptions) -> [String; 14] {
+fn shape(options: &FinetuneBenchOptions) -> [String; 14] {
     let Shape { layers, width, heads, vocabulary, sequence, rank } = options.shape;
     let values = [
         ("--layers", layers),
@@ -235,7 +235,12 @@ fn shape(options: &FinetuneOptions) -> [String; 14] {
     std::array::from_fn(|index| words[index].clone())
 }
 
-fn ours(options: &FinetuneOptions, way: Way, private: bool, threads: usize) -> Command {
+fn ours(
+    options: &FinetuneBenchOptions,
+    way: FinetuneWay,
+    private: bool,
+    threads: usize,
+) -> Command {
     let program = std::env::current_exe().unwrap_or_else(|_| "bench".into());
     let mut command = cores::command(program, threads);
     command.args(["finetune-worker", "--way", &typed(way), "--backend", &typed(options.backend)]);
@@ -245,8 +250,8 @@ fn ours(options: &FinetuneOptions, way: Way, private: bool, threads: usize) -> C
 }
 
 fn theirs(
-    options: &FinetuneOptions,
-    way: Way,
+    options: &FinetuneBenchOptions,
+    way: FinetuneWay,
     script: &str,
     threads: usize,
     python: &Python,
@@ -315,7 +320,7 @@ mod tests {
     use super::*;
     use crate::bench::{BenchOptions, Benchmark};
 
-    fn options(line: &str) -> FinetuneOptions {
+    fn options(line: &str) -> FinetuneBenchOptions {
         let words = ["bench", "finetune"].into_iter().chain(line.split_whitespace());
         match BenchOptions::try_parse_from(words).unwrap().benchmark {
             Benchmark::Finetune(options) => options,
@@ -338,12 +343,12 @@ mod tests {
     #[test]
     fn worker_takes_the_options_that_the_benchmark_gives_it() {
         let options = options("--layers 3 --rank 5 --batch 7");
-        let command = ours(&options, Way::Lora, true, 1);
+        let command = ours(&options, FinetuneWay::Lora, true, 1);
         let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
         let words: Vec<String> = words.skip_while(|word| word != "finetune-worker").collect();
         let parsed = BenchOptions::try_parse_from(["bench".into()].into_iter().chain(words));
         let Benchmark::FinetuneWorker(worker) = parsed.unwrap().benchmark else { panic!() };
-        assert_eq!((worker.way, worker.private, worker.batch), (Way::Lora, true, 7));
+        assert_eq!((worker.way, worker.private, worker.batch), (FinetuneWay::Lora, true, 7));
         assert_eq!(worker.shape, options.shape);
     }
 }

@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 
 /// What fine-tuning trains.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum FinetuneWay {
     /// All parameters.
     Full,
     /// Low-rank adapters of the linear layers.
@@ -65,7 +65,7 @@ impl Gpt {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the rank is zero.
-    pub(super) fn new(shape: Shape, way: Way, device: &Device) -> Result<Self, DpError> {
+    pub(super) fn new(shape: Shape, way: FinetuneWay, device: &Device) -> Result<Self, DpError> {
         let Shape { layers, width, heads, vocabulary, sequence, rank } = shape;
         let positions = [sequence, width];
         let positions = Tensor::random(positions, Distribution::Normal(0.0, 0.02), device);
@@ -84,13 +84,13 @@ impl Gpt {
             2.0 * rank as f64,
         );
         match way {
-            Way::Full => Ok(model),
-            Way::Lora => adapters.attach(model),
-            Way::Qlora => {
+            FinetuneWay::Full => Ok(model),
+            FinetuneWay::Lora => adapters.attach(model),
+            FinetuneWay::Qlora => {
                 let scheme = device.settings().quantization.scheme;
                 adapters.with_packed_base(scheme).attach(model)
             }
-            Way::Bias => {
+            FinetuneWay::Bias => {
                 let biases = ParamGroup::from_any_predicates(vec![".bias", ".beta"]);
                 Ok(model.no_grad().set_require_grad_group(biases, true))
             }
@@ -157,17 +157,20 @@ mod tests {
     #[test]
     fn every_way_trains_its_parameters_and_no_others() {
         let device = Device::flex().autodiff();
-        for (way, count) in
-            [(Way::Full, 17 * 8 + 5 * 8 + 2 * 8), (Way::Lora, 0), (Way::Qlora, 0), (Way::Bias, 8)]
-        {
+        for (way, count) in [
+            (FinetuneWay::Full, 17 * 8 + 5 * 8 + 2 * 8),
+            (FinetuneWay::Lora, 0),
+            (FinetuneWay::Qlora, 0),
+            (FinetuneWay::Bias, 8),
+        ] {
             let model = Gpt::new(SHAPE, way, &device).unwrap();
             assert!(validate(&model).is_ok());
             let trained = TrainableParameters::of(&model).unwrap();
             // Four layers of attention, two of the feed-forward network, two norms.
             let of_block = match way {
-                Way::Full => 4 * (64 + 8) + (8 * 32 + 32) + (32 * 8 + 8) + 2 * 16,
-                Way::Lora | Way::Qlora => 4 * 2 * (8 + 8) + 2 * 2 * (8 + 32),
-                Way::Bias => 4 * 8 + 32 + 8 + 2 * 8,
+                FinetuneWay::Full => 4 * (64 + 8) + (8 * 32 + 32) + (32 * 8 + 8) + 2 * 16,
+                FinetuneWay::Lora | FinetuneWay::Qlora => 4 * 2 * (8 + 8) + 2 * 2 * (8 + 32),
+                FinetuneWay::Bias => 4 * 8 + 32 + 8 + 2 * 8,
             };
             assert_eq!(trained.num_values(), count + 2 * of_block, "{way:?}");
         }
@@ -176,7 +179,7 @@ mod tests {
     #[test]
     fn private_algorithms_agree_on_every_way() {
         let device = Device::flex().autodiff();
-        for way in [Way::Full, Way::Lora, Way::Qlora, Way::Bias] {
+        for way in [FinetuneWay::Full, FinetuneWay::Lora, FinetuneWay::Qlora, FinetuneWay::Bias] {
             let model = Gpt::new(SHAPE, way, &device).unwrap();
             agreement::check(&model, &Gpt::batch(SHAPE, 3, &device), "the small GPT").unwrap();
         }
@@ -185,7 +188,7 @@ mod tests {
     #[test]
     fn there_is_one_loss_for_each_sequence() {
         let device = Device::flex().autodiff();
-        let model = Gpt::new(SHAPE, Way::Full, &device).unwrap();
+        let model = Gpt::new(SHAPE, FinetuneWay::Full, &device).unwrap();
         let batch = Gpt::batch(SHAPE, 3, &device);
         assert_eq!(model.forward(batch.inputs.clone()).dims(), [3 * 5, 17]);
         let loss = burn_dp::losses::CrossEntropyLossConfig::new().init();

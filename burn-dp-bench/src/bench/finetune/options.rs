@@ -3,14 +3,14 @@ use std::path::PathBuf;
 use burn_dp_examples::training::BackendName;
 use clap::Args;
 
-use super::model::{Shape, Way};
+use super::model::{FinetuneWay, Shape};
 
 /// Options of `bench finetune`.
 #[derive(Args, Debug, Clone)]
-pub struct FinetuneOptions {
+pub struct FinetuneBenchOptions {
     /// Ways to fine-tune.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["full", "lora", "bias"])]
-    pub ways: Vec<Way>,
+    pub ways: Vec<FinetuneWay>,
     /// Shape of the network.
     #[command(flatten)]
     pub shape: Shape,
@@ -43,7 +43,7 @@ pub struct FinetuneOptions {
 pub struct StepperOptions {
     /// What is trained.
     #[arg(long, value_enum)]
-    pub way: Way,
+    pub way: FinetuneWay,
     /// Whether the steps are private.
     #[arg(long)]
     pub private: bool,

@@ -20,7 +20,7 @@ use super::process::Process;
 use super::report::median_and_minimum;
 use super::turns::{Amount, take_turns};
 use python::Python;
-use system::Step;
+use system::PeerStep;
 
 /// Measures, prints the figures and their ratios, and writes the files.
 ///
@@ -112,7 +112,7 @@ fn environment() -> PathBuf {
 }
 
 /// Returns the steps that can be measured, and prints why others cannot.
-fn steps(options: &PeerOptions, python: Option<&Python>) -> Vec<Step> {
+fn steps(options: &PeerOptions, python: Option<&Python>) -> Vec<PeerStep> {
     let mut steps = Vec::new();
     for system in &options.systems {
         match python {
@@ -144,18 +144,18 @@ struct Round {
 impl Round {
     fn measure(
         &self,
-        steps: &[Step],
+        steps: &[PeerStep],
         options: &PeerOptions,
         python: Option<&Python>,
     ) -> Vec<PeerRow> {
         let &Self { network, batch, threads } = self;
         let model = typed(network);
         eprintln!("{model} with {batch} examples, {threads} thread(s)");
-        let left_out = |step: &Step, reason: String| {
+        let left_out = |step: &PeerStep, reason: String| {
             let name = format!("{}, {}", typed(step.system), step.algorithm);
             eprintln!("note: {name} is left out for {model}: {reason}");
         };
-        let (mut started, mut processes): (Vec<&Step>, Vec<Process>) = (Vec::new(), Vec::new());
+        let (mut started, mut processes): (Vec<&PeerStep>, Vec<Process>) = (Vec::new(), Vec::new());
         for step in steps {
             match step.start(network, batch, threads, python) {
                 Ok(process) => {

@@ -30,7 +30,7 @@ pub enum System {
 
 /// A step of a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct PeerStep {
     /// The system.
     pub(super) system: System,
     /// The name of the algorithm in the figures.
@@ -47,8 +47,8 @@ pub(super) const OURS: &str = "book-keeping";
 
 impl System {
     /// Returns the steps of the system.
-    pub(super) fn steps(self) -> Vec<Step> {
-        let step = |algorithm, script_name| Step { system: self, algorithm, script_name };
+    pub(super) fn steps(self) -> Vec<PeerStep> {
+        let step = |algorithm, script_name| PeerStep { system: self, algorithm, script_name };
         match self {
             Self::BurnDp => vec![step(ORDINARY, ""), step(OURS, "")],
             Self::Burn => vec![step(ORDINARY, "")],
@@ -83,7 +83,7 @@ impl System {
     }
 }
 
-impl Step {
+impl PeerStep {
     /// Starts a process that runs the step on command.
     ///
     /// # Errors

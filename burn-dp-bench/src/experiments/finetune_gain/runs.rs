@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use burn_dp_examples::training::{TrainError, files, typed};
-use burn_dp_models::finetune::{Finetune, HalvedColumns, Way, write_halves};
+use burn_dp_models::finetune::{self, Finetune, HalvedColumns, Way, write_halves};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
@@ -143,7 +143,7 @@ fn finetune(words: &[&str]) -> Result<Option<Reached>, TrainError> {
         path: "the options of a run".into(),
         source: std::io::Error::other(error.to_string()),
     })?;
-    Ok(command.run()?.map(|figures| match figures.perplexity {
+    Ok(finetune::run(command)?.map(|figures| match figures.perplexity {
         Some(after) => Reached { before: figures.before.loss.exp(), after },
         None => Reached { before: figures.before.accuracy, after: figures.after.accuracy },
     }))

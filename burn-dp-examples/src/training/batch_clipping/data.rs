@@ -6,8 +6,8 @@ use burn_dp::PublicData;
 
 use super::BatchModelName;
 use crate::data::{ImageBatcher, ImageDataset, ImageItem, Splits};
-use crate::training::TrainError;
-use crate::training::options::{DataOptions, DatasetName, typed};
+use crate::training::options::{DatasetName, typed};
+use crate::training::{DataOptions, TrainError, public_data};
 
 /// Images to train on, public images, and images to test on.
 #[derive(Debug, Clone)]
@@ -71,10 +71,10 @@ pub(super) fn read(
     if public {
         let plain = if model.has_batch_norm() { model.other() } else { model };
         let instead = format!("`--model {}` with `--policy flat`", typed(plain));
-        options.check_public("BatchNorm or this policy", &instead)?;
+        public_data::check(options, "BatchNorm or this policy", &instead)?;
     }
     let splits = options.images(0)?;
-    let public = public.then(|| options.public_images(&splits, 0)).transpose()?;
+    let public = public.then(|| public_data::images(options, &splits, 0)).transpose()?;
     Ok(BatchData::new(splits, public))
 }
 
@@ -94,8 +94,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::training::batch_clipping::BatchOptions;
-    use crate::training::options::TrainingOptions;
+    use crate::training::TrainOptions;
 
     #[test]
     fn impossible_options_are_refused_before_anything_is_drawn() {
@@ -115,9 +114,8 @@ mod tests {
             ("--public-size 10000001", "--public-size must be at most 10000000 drawn digits"),
         ] {
             let words = ["train", "--clipping", "batch"].into_iter().chain(line.split(' '));
-            let options = BatchOptions::read(words).unwrap();
-            let model = options.training.model;
-            let error = load(&options.data, model).err().unwrap().to_string();
+            let options = TrainOptions::read(words).unwrap();
+            let error = load(&options.data, BatchModelName::BnLenet5).err().unwrap().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -13,8 +13,8 @@ mod updates;
 pub use data::{BatchData, load};
 pub use figures::{BatchFigures, EpochFigures};
 pub use options::{
-    BatchModel, BatchModelName, BatchOptions, BatchPolicyName, BatchPolicyOptions,
-    LocalOptimizerName, MiniSetOptions, UnitClippingName,
+    BatchModel, BatchModelName, BatchPolicyName, LocalOptimizerName, MiniSetOptions,
+    UnitClippingName,
 };
 pub use run::run;
 pub use settings::BatchSettings;

@@ -11,55 +11,53 @@ use super::{BatchPolicyName, BatchSettings};
 use crate::training::TrainError;
 use crate::training::thresholds::decaying;
 
-impl BatchSettings {
-    /// Returns the policy for a model.
-    ///
-    /// # Arguments
-    ///
-    /// - `public_norms`: returns the mean norms of groups on public images
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy rejects the
-    /// norms.
-    pub(super) fn clipping<M: Module>(
-        &self,
-        model: &M,
-        steps_per_epoch: usize,
-        public_norms: impl Fn(ParameterGroups) -> Result<PublicNorms, TrainError>,
-    ) -> Result<Box<dyn Clipping>, TrainError> {
-        let norms = || {
-            let layers = public_norms(ParameterGroups::per_layer(model)?)?;
-            match self.policy.layer_groups {
-                None => Ok(layers),
-                Some(count) => public_norms(layers.merged_groups(count)?),
-            }
-        };
-        let master = self.policy.max_grad_norm;
-        let policy: Box<dyn Clipping> = match self.policy.policy {
-            BatchPolicyName::Flat => Box::new(FlatClipping::new(master)?),
-            BatchPolicyName::Layerwise => Box::new(LayerwiseClipping::enhanced(master, &norms()?)?),
-            BatchPolicyName::Zhang => Box::new(LayerwiseClipping::zhang(&norms()?)?),
-            BatchPolicyName::Multipliers => {
-                Box::new(MultipliedClipping::from_public(master, &norms()?)?)
-            }
-        };
-        decaying(policy, self.policy.threshold_decay, steps_per_epoch)
-    }
-
-    /// Returns the groups whose public norms the policy follows; `None` if it follows none.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DpError`] if the policy has no thresholds.
-    pub(super) fn followed(
-        &self,
-        clipping: &dyn Clipping,
-    ) -> Result<Option<ParameterGroups>, DpError> {
-        match self.policy.policy {
-            BatchPolicyName::Flat => Ok(None),
-            _ => Ok(Some(clipping.thresholds(0)?.groups().clone())),
+/// Returns the policy for a model.
+///
+/// # Arguments
+///
+/// - `public_norms`: returns the mean norms of groups on public images
+///
+/// # Errors
+///
+/// Returns the errors of `public_norms`, and [`TrainError::Privacy`] if the policy rejects the
+/// norms.
+pub(super) fn policy<M: Module>(
+    settings: &BatchSettings,
+    model: &M,
+    steps_per_epoch: usize,
+    public_norms: impl Fn(ParameterGroups) -> Result<PublicNorms, TrainError>,
+) -> Result<Box<dyn Clipping>, TrainError> {
+    let norms = || {
+        let layers = public_norms(ParameterGroups::per_layer(model)?)?;
+        match settings.layer_groups {
+            None => Ok(layers),
+            Some(count) => public_norms(layers.merged_groups(count)?),
         }
+    };
+    let master = settings.max_grad_norm;
+    let policy: Box<dyn Clipping> = match settings.mini_sets.policy {
+        BatchPolicyName::Flat => Box::new(FlatClipping::new(master)?),
+        BatchPolicyName::Layerwise => Box::new(LayerwiseClipping::enhanced(master, &norms()?)?),
+        BatchPolicyName::Zhang => Box::new(LayerwiseClipping::zhang(&norms()?)?),
+        BatchPolicyName::Multipliers => {
+            Box::new(MultipliedClipping::from_public(master, &norms()?)?)
+        }
+    };
+    decaying(policy, settings.threshold_decay, steps_per_epoch)
+}
+
+/// Returns the groups whose public norms the policy follows; `None` if it follows none.
+///
+/// # Errors
+///
+/// Returns [`DpError`] if the policy has no thresholds.
+pub(super) fn followed(
+    settings: &BatchSettings,
+    policy: &dyn Clipping,
+) -> Result<Option<ParameterGroups>, DpError> {
+    match settings.mini_sets.policy {
+        BatchPolicyName::Flat => Ok(None),
+        _ => Ok(Some(policy.thresholds(0)?.groups().clone())),
     }
 }
 
@@ -77,14 +75,14 @@ mod tests {
     /// The policy, where the norms of the layers are 1, 2, 4 …
     fn policy(line: &str) -> (BatchSettings, Box<dyn Clipping>) {
         let settings = settings(line).unwrap();
-        let batch_norm = settings.training.model.has_batch_norm();
+        let batch_norm = settings.model.has_batch_norm();
         let config = BnLeNet5Config::new().with_batch_norm(batch_norm);
         let model = config.init(&Device::flex().autodiff());
         let norms = |groups: ParameterGroups| {
             let means = (0..groups.len()).map(|group| 2f64.powi(group as i32)).collect();
             Ok(PublicNorms::from_means(PublicSource::generated("norms"), 1, groups, means)?)
         };
-        let clipping = settings.clipping(&model, 7, norms).unwrap();
+        let clipping = super::policy(&settings, &model, 7, norms).unwrap();
         (settings, clipping)
     }
 
@@ -141,7 +139,7 @@ mod tests {
     #[test]
     fn merged_groups_are_followed_as_the_model_trains() {
         let (settings, mut clipping) = policy("--policy layerwise --layer-groups 3");
-        let groups = settings.followed(&*clipping).unwrap().unwrap();
+        let groups = followed(&settings, &*clipping).unwrap().unwrap();
         assert_eq!(groups.len(), 3);
         let source = PublicSource::generated("norms");
         let norms = PublicNorms::from_means(source, 1, groups, vec![1.0, 5.0, 10.0]).unwrap();
@@ -150,6 +148,6 @@ mod tests {
         let ratio = thresholds.norms()[1] / thresholds.norms()[2];
         assert!((ratio - 0.5).abs() < 1e-12, "{ratio}");
         let (settings, flat) = policy("");
-        assert_eq!(settings.followed(&*flat).unwrap(), None);
+        assert_eq!(followed(&settings, &*flat).unwrap(), None);
     }
 }

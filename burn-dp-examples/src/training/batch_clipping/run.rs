@@ -2,18 +2,17 @@
 
 use burn::tensor::Device;
 
-use super::settings::Compared;
 use super::training::{BatchTraining, network};
-use super::{BatchData, BatchFigures, BatchModel, BatchOptions, BatchSettings, data};
+use super::{BatchData, BatchFigures, BatchModel, BatchSettings, data};
 use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
-use crate::training::options::DataOptions;
+use crate::training::compared::Compared;
 use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
 };
 use crate::training::statement::statement;
-use crate::training::{TrainError, device, typed};
+use crate::training::{DataOptions, TrainError, TrainOptions, device, typed};
 
 /// Trains with the given options, and writes the model, the privacy statement, the figures and the
 /// plots.
@@ -22,21 +21,22 @@ use crate::training::{TrainError, device, typed};
 ///
 /// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
 /// cannot be read, both before anything is written; and the errors of training and writing.
-pub fn run(options: BatchOptions) -> Result<BatchFigures, TrainError> {
-    let settings = BatchSettings::new(&options)?;
-    let BatchOptions { data, run, .. } = options;
+pub fn run(options: TrainOptions) -> Result<BatchFigures, TrainError> {
+    let settings = BatchSettings::try_from(&options)?;
+    let TrainOptions { data, run, .. } = options;
     let output = Output::new(&run)?;
     let device = device(run.backend)?;
     let data_options = data.checked(DataOptions::environment())?;
-    let data = data::read(&data_options, settings.training.model, settings.needs_public())?;
-    let compared = Compared { data: &data_options, settings: &settings, backend: run.backend };
+    let data = data::read(&data_options, settings.model, settings.needs_public())?;
+    let compared =
+        Compared { data: Some(&data_options), settings: &settings, backend: run.backend };
     let checkpoints = Checkpoints::new(&output.folder, &compared)?.with_start(run.start());
-    let run = Run { settings: &settings, data: &data, device: &device, output, checkpoints };
+    let run = BatchRun { settings: &settings, data: &data, device: &device, output, checkpoints };
     run.train(network(&settings, &data, &device))
 }
 
 /// A run whose options were checked.
-struct Run<'a> {
+struct BatchRun<'a> {
     settings: &'a BatchSettings,
     data: &'a BatchData,
     device: &'a Device,
@@ -44,22 +44,22 @@ struct Run<'a> {
     checkpoints: Checkpoints,
 }
 
-impl Run<'_> {
+impl BatchRun<'_> {
     fn train(self, model: BatchModel) -> Result<BatchFigures, TrainError> {
         let Self { settings, data, device, output, checkpoints } = self;
         // All checks come before the first file is written.
         let training = BatchTraining::prepare(model, settings, data, device, Some(&checkpoints))?;
         output.begin()?;
         let steps_per_epoch = training.steps_per_epoch();
-        let steps = settings.training.epochs * steps_per_epoch;
+        let steps = settings.epochs * steps_per_epoch;
         let subject = format!(
             "{} on {}: {} images in mini-sets of {}, {steps} steps of {} mini-sets, \
              {steps_per_epoch} steps per pass over the data",
-            typed(settings.training.model),
+            typed(settings.model),
             data.name,
             data.private.len(),
-            settings.training.mini_set_size,
-            settings.training.mini_sets
+            settings.mini_sets.mini_set_size,
+            settings.mini_sets.mini_sets
         );
         announce(&subject, Some((training.plan(), settings.privacy.delta)))?;
         let columns = vec![("epoch", 8, "passes over the data"), TEST_LOSS, TEST_ACCURACY, EPSILON];
@@ -103,7 +103,7 @@ impl Run<'_> {
             accuracy: epoch.test_accuracy,
             epsilon: epoch.epsilon.unwrap_or(f64::INFINITY),
         });
-        let title = format!("{} on {}, batch clipping", typed(settings.training.model), data.name);
+        let title = format!("{} on {}, batch clipping", typed(settings.model), data.name);
         output.plot(&title, &measured.collect::<Vec<_>>())?;
         output.figures(&figures)?;
         drop(optim);

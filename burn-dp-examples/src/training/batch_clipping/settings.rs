@@ -5,11 +5,9 @@ use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::updates::MiniSets;
 use serde::Serialize;
 
-use super::{BatchOptions, BatchPolicyName, BatchPolicyOptions, MiniSetOptions};
-use crate::training::options::{
-    BackendName, DataOptions, PUBLIC_OPTIONS, TrainingOptions, as_typed, typed,
-};
-use crate::training::{EarlierLedgers, PrivacySettings, TrainError, checks};
+use super::{BatchModelName, BatchPolicyName, MiniSetOptions};
+use crate::training::options::{PUBLIC_OPTIONS, as_typed, typed};
+use crate::training::{EarlierLedgers, Mode, PrivacySettings, TrainError, TrainOptions, checks};
 
 /// The noise multiplier of the paper's experiments, over each threshold: σ = 0.5, times two for the
 /// sensitivity 2C.
@@ -17,13 +15,26 @@ const NOISE_MULTIPLIER: f64 = 1.0;
 
 /// The settings of one training run with mini-sets.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct BatchSettings {
-    /// How updates are clipped.
+    /// Mini-sets and their updates.
     #[serde(flatten)]
-    pub policy: BatchPolicyOptions,
-    /// Mini-sets, length and learning rates.
-    #[serde(flatten)]
-    pub training: MiniSetOptions,
+    pub mini_sets: MiniSetOptions,
+    /// Network to train.
+    #[serde(serialize_with = "as_typed")]
+    pub model: BatchModelName,
+    /// Passes over the data.
+    pub epochs: usize,
+    /// Learning rate of the first epoch.
+    pub lr: f64,
+    /// Learning rate of the local steps.
+    pub local_lr: f64,
+    /// Clipping threshold of the update of a mini-set.
+    pub max_grad_norm: f64,
+    /// Factor of the thresholds after each pass over the data.
+    pub threshold_decay: f64,
+    /// Number of groups into which layers are merged.
+    pub layer_groups: Option<usize>,
     /// Budget and noise. Without both, the noise is as in the paper.
     #[serde(flatten)]
     pub privacy: PrivacySettings,
@@ -34,15 +45,56 @@ pub struct BatchSettings {
     pub seed: u64,
 }
 
-/// The settings that a resumed run must share, by option.
-#[derive(Serialize)]
-pub(super) struct Compared<'a> {
-    #[serde(flatten)]
-    pub(super) data: &'a DataOptions,
-    #[serde(flatten)]
-    pub(super) settings: &'a BatchSettings,
-    #[serde(serialize_with = "as_typed")]
-    pub(super) backend: BackendName,
+impl TryFrom<&TrainOptions> for BatchSettings {
+    type Error = TrainError;
+
+    /// Checks the options.
+    fn try_from(options: &TrainOptions) -> Result<Self, TrainError> {
+        options.check_mode(&[Mode::Batch])?;
+        refuse_foreign(options)?;
+        let examples = &options.examples;
+        let model = options.model.map(|name| name.second("--model", "individual clipping"));
+        let settings = Self {
+            mini_sets: options.mini_sets.clone(),
+            model: model.transpose()?.unwrap_or(BatchModelName::BnLenet5),
+            epochs: examples.epochs.unwrap_or(50),
+            lr: examples.lr.unwrap_or(0.025),
+            local_lr: options.local_lr.unwrap_or(0.05),
+            max_grad_norm: examples.max_grad_norm.unwrap_or(0.2),
+            threshold_decay: examples.threshold_decay,
+            layer_groups: examples.layer_groups,
+            privacy: PrivacySettings::new(&options.privacy, None, 1e-5)?,
+            earlier: EarlierLedgers::read(&options.privacy.earlier_ledger, &options.run.output)?,
+            seed: options.data.seed,
+        };
+        let mini_sets = &settings.mini_sets;
+        checks::at_least_one([
+            ("--mini-set-size", mini_sets.mini_set_size),
+            ("--mini-sets", mini_sets.mini_sets),
+            ("--epochs", settings.epochs),
+            ("--local-steps", mini_sets.local_steps.unwrap_or(1)),
+            ("--layer-groups", settings.layer_groups.unwrap_or(1)),
+        ])?;
+        checks::countable(settings.epochs)?;
+        checks::positive([
+            ("--max-grad-norm", settings.max_grad_norm),
+            ("--threshold-decay", settings.threshold_decay),
+            ("--lr", settings.lr),
+            ("--lr-decay", mini_sets.lr_decay),
+            ("--local-lr", settings.local_lr),
+            ("--sparsify-factor", mini_sets.sparsify_factor),
+        ])?;
+        if let Some(window @ 0..2) = mini_sets.sparsify {
+            let reason = format!("must be at least 2 steps, got {window}");
+            return Err(TrainError::option("--sparsify", reason));
+        }
+        if !settings.needs_public() {
+            let choice = format!("with --model {} --policy flat", typed(settings.model));
+            let instead = format!("--model {}", typed(settings.model.other()));
+            options.given.refuse(&PUBLIC_OPTIONS, &choice, &instead)?;
+        }
+        Ok(settings)
+    }
 }
 
 impl BatchSettings {
@@ -53,61 +105,20 @@ impl BatchSettings {
     ///
     /// Returns [`TrainError::Option`] if the defaults are impossible.
     pub fn of_paper() -> Result<Self, TrainError> {
-        let words = ["train", "--clipping", "batch"];
-        let options = BatchOptions::read(words)
-            .map_err(|error| TrainError::option("--clipping", error.to_string()))?;
-        Self::new(&options)
-    }
-
-    /// Checks the options.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Option`] with the option, the value, and a remedy.
-    pub(super) fn new(options: &BatchOptions) -> Result<Self, TrainError> {
-        refuse_foreign(options)?;
-        let (policy, training) = (options.policy.clone(), options.training.clone());
-        checks::at_least_one([
-            ("--mini-set-size", training.mini_set_size),
-            ("--mini-sets", training.mini_sets),
-            ("--epochs", training.epochs),
-            ("--local-steps", training.local_steps.unwrap_or(1)),
-            ("--layer-groups", policy.layer_groups.unwrap_or(1)),
-        ])?;
-        checks::countable(training.epochs)?;
-        checks::positive([
-            ("--max-grad-norm", policy.max_grad_norm),
-            ("--threshold-decay", policy.threshold_decay),
-            ("--lr", training.lr),
-            ("--lr-decay", training.lr_decay),
-            ("--local-lr", training.local_lr),
-            ("--sparsify-factor", training.sparsify_factor),
-        ])?;
-        if let Some(window @ 0..2) = training.sparsify {
-            let reason = format!("must be at least 2 steps, got {window}");
-            return Err(TrainError::option("--sparsify", reason));
-        }
-        let privacy = PrivacySettings::new(&options.privacy, None, 1e-5)?;
-        let earlier = EarlierLedgers::read(&options.privacy.earlier_ledger, &options.run.output)?;
-        let seed = options.data.seed;
-        let settings = Self { policy, training, privacy, earlier, seed };
-        if !settings.needs_public() {
-            let model = settings.training.model;
-            let choice = format!("with --model {} --policy flat", typed(model));
-            let instead = format!("--model {}", typed(model.other()));
-            options.given.refuse(&PUBLIC_OPTIONS, &choice, &instead)?;
-        }
-        Ok(settings)
+        let options = TrainOptions::read(["train", "--clipping", "batch"]);
+        let options =
+            options.map_err(|error| TrainError::option("--clipping", error.to_string()))?;
+        Self::try_from(&options)
     }
 
     /// Returns whether the network or the policy needs public images.
     pub(super) fn needs_public(&self) -> bool {
-        self.has_statistics() || self.policy.policy != BatchPolicyName::Flat
+        self.has_statistics() || self.mini_sets.policy != BatchPolicyName::Flat
     }
 
     /// Returns whether the network has running statistics, which come from public images.
     pub(super) fn has_statistics(&self) -> bool {
-        self.training.model.has_batch_norm()
+        self.model.has_batch_norm()
     }
 
     /// Divides the private images into mini-sets; their membership is public.
@@ -118,13 +129,13 @@ impl BatchSettings {
     /// [`TrainError::Privacy`] for a size that does not fit.
     pub fn sets(&self, images: usize) -> Result<MiniSets, TrainError> {
         self.privacy.check_delta(images, "examples")?;
-        let sets = MiniSets::shuffled(images, self.training.mini_set_size, self.seed)?;
-        if self.training.mini_sets > sets.len() {
+        let sets = MiniSets::shuffled(images, self.mini_sets.mini_set_size, self.seed)?;
+        if self.mini_sets.mini_sets > sets.len() {
             let reason = format!(
                 "must be at most the {} mini-sets of {} images, got {}",
                 sets.len(),
-                self.training.mini_set_size,
-                self.training.mini_sets
+                self.mini_sets.mini_set_size,
+                self.mini_sets.mini_sets
             );
             return Err(TrainError::option("--mini-sets", reason));
         }
@@ -133,7 +144,7 @@ impl BatchSettings {
 
     /// Returns the number of steps in a pass over the data.
     pub fn steps_per_epoch(&self, sets: &MiniSets) -> usize {
-        sets.len().div_ceil(self.training.mini_sets)
+        sets.len().div_ceil(self.mini_sets.mini_sets)
     }
 
     /// Returns the plan with a policy.
@@ -152,28 +163,32 @@ impl BatchSettings {
             let thresholds = clipping.thresholds(0)?.norms().len();
             privacy.noise_multiplier = Some(NOISE_MULTIPLIER / (thresholds as f64).sqrt());
         }
-        let scheme =
-            if self.training.poisson { SamplingScheme::Poisson } else { SamplingScheme::FixedSize };
-        let config = PrivacyPlanConfig::for_mini_sets(sets, self.training.mini_sets as f64)
+        let scheme = if self.mini_sets.poisson {
+            SamplingScheme::Poisson
+        } else {
+            SamplingScheme::FixedSize
+        };
+        let config = PrivacyPlanConfig::for_mini_sets(sets, self.mini_sets.mini_sets as f64)
             .with_sampling(scheme)
             .with_clipping(clipping);
         let config = self.earlier.before(config);
-        privacy.plan(config, (self.training.epochs * self.steps_per_epoch(sets)) as u64)
+        privacy.plan(config, (self.epochs * self.steps_per_epoch(sets)) as u64)
     }
 }
 
 /// Checks that no given option is ignored because of another choice.
-fn refuse_foreign(options: &BatchOptions) -> Result<(), TrainError> {
+fn refuse_foreign(options: &TrainOptions) -> Result<(), TrainError> {
     let given = &options.given;
-    if options.training.local_steps.is_none() {
+    let mini_sets = &options.mini_sets;
+    if mini_sets.local_steps.is_none() {
         let local = ["--local-lr", "--local-optimizer"];
         given.refuse(&local, "without --local-steps", "--local-steps")?;
     }
-    if options.training.sparsify.is_none() {
+    if mini_sets.sparsify.is_none() {
         given.refuse(&["--sparsify-factor"], "without --sparsify", "--sparsify")?;
     }
-    let choice = format!("with --policy {}", typed(options.policy.policy));
-    match options.policy.policy {
+    let choice = format!("with --policy {}", typed(mini_sets.policy));
+    match mini_sets.policy {
         BatchPolicyName::Flat => given.refuse(&["--layer-groups"], &choice, "--policy layerwise"),
         BatchPolicyName::Zhang => given.refuse(&["--max-grad-norm"], &choice, "--policy layerwise"),
         BatchPolicyName::Layerwise | BatchPolicyName::Multipliers => Ok(()),
@@ -190,26 +205,27 @@ pub(super) mod tests {
 
     use super::*;
     use crate::training::checkpoints::compared;
+    use crate::training::compared::Compared;
 
-    fn options(line: &str) -> BatchOptions {
+    fn options(line: &str) -> TrainOptions {
         let words = ["train", "--clipping", "batch"].into_iter().chain(line.split_whitespace());
-        BatchOptions::read(words).unwrap()
+        TrainOptions::read(words).unwrap()
     }
 
     pub(in super::super) fn settings(line: &str) -> Result<BatchSettings, TrainError> {
-        BatchSettings::new(&options(line))
+        BatchSettings::try_from(&options(line))
     }
 
     fn flat(settings: &BatchSettings) -> Box<dyn Clipping> {
-        Box::new(FlatClipping::new(settings.policy.max_grad_norm).unwrap())
+        Box::new(FlatClipping::new(settings.max_grad_norm).unwrap())
     }
 
     #[test]
     fn without_options_the_settings_are_those_of_the_paper() {
         let settings = settings("").unwrap();
-        assert_eq!((settings.training.mini_set_size, settings.training.mini_sets), (64, 1));
-        let training = &settings.training;
-        assert_eq!((training.lr, training.lr_decay, training.epochs), (0.025, 0.9, 50));
+        assert_eq!((settings.mini_sets.mini_set_size, settings.mini_sets.mini_sets), (64, 1));
+        let lr_decay = settings.mini_sets.lr_decay;
+        assert_eq!((settings.lr, lr_decay, settings.epochs), (0.025, 0.9, 50));
         let sets = settings.sets(54_000).unwrap();
         assert_eq!((sets.len(), settings.steps_per_epoch(&sets)), (844, 844));
         let plan = settings.plan(&sets, flat(&settings)).unwrap();
@@ -286,9 +302,9 @@ pub(super) mod tests {
     #[test]
     fn a_resumed_run_is_compared_in_every_setting() {
         let compared = |line: &str| -> BTreeMap<String, String> {
-            let BatchOptions { data, run, .. } = &options(line);
+            let TrainOptions { data, run, .. } = &options(line);
             let settings = &settings(line).unwrap();
-            compared(&Compared { data, settings, backend: run.backend }).unwrap()
+            compared(&Compared { data: Some(data), settings, backend: run.backend }).unwrap()
         };
         let usual = compared("--policy layerwise");
         for option in [

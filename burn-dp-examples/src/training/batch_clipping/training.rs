@@ -10,6 +10,7 @@ use burn_dp::optim::{DpOptimizer, PrivacyPlan, Sparsifier};
 use burn_dp::updates::{MiniSets, public_statistics};
 
 use super::data::BatchData;
+use super::policy::{followed, policy};
 use super::updates::Updates;
 use super::{BatchFigures, BatchModel, BatchSettings, EpochFigures};
 use crate::models::Classifier;
@@ -59,11 +60,11 @@ impl<'a> BatchTraining<'a> {
         let sets = settings.sets(data.private.len())?;
         let updates = Updates::new(settings, data.encoder, device.clone().autodiff())?;
         let public_norms = |groups: ParameterGroups| {
-            updates.public_norms(&model, groups, data, settings.training.mini_set_size)
+            updates.public_norms(&model, groups, data, settings.mini_sets.mini_set_size)
         };
         let steps_per_epoch = settings.steps_per_epoch(&sets);
-        let clipping = settings.clipping(&model, steps_per_epoch, public_norms)?;
-        let followed = settings.followed(&*clipping)?;
+        let clipping = policy(settings, &model, steps_per_epoch, public_norms)?;
+        let followed = followed(settings, &*clipping)?;
         let plan = settings.plan(&sets, clipping)?;
         let inner = SgdConfig::new().init();
         let (optim, model) = match checkpoints {
@@ -71,9 +72,9 @@ impl<'a> BatchTraining<'a> {
             None => (plan.optimizer(inner), model),
         };
         // A checkpoint holds the sparsifier of the interrupted run.
-        let mut optim = match settings.training.sparsify.filter(|_| optim.sparsifier().is_none()) {
+        let mut optim = match settings.mini_sets.sparsify.filter(|_| optim.sparsifier().is_none()) {
             Some(window) => optim
-                .with_sparsifier(Sparsifier::new(window, settings.training.sparsify_factor)?)?,
+                .with_sparsifier(Sparsifier::new(window, settings.mini_sets.sparsify_factor)?)?,
             None => optim,
         };
         if let Some(public) = data.public.as_ref().filter(|_| settings.has_statistics()) {
@@ -122,11 +123,11 @@ impl<'a> BatchTraining<'a> {
         let sampler = optim.plan().sampler()?;
         let first = optim.next_step() as usize / steps_per_epoch;
         let (mut epochs, mut lr) =
-            (Vec::new(), settings.training.lr * settings.training.lr_decay.powi(first as i32));
+            (Vec::new(), settings.lr * settings.mini_sets.lr_decay.powi(first as i32));
         let (mut time, mut since) = (Duration::ZERO, Instant::now());
         let measured =
             |model: &BatchModel| Evaluation::of(model, &data.encoder, &data.test, device);
-        'epochs: for epoch in first + 1..=settings.training.epochs {
+        'epochs: for epoch in first + 1..=settings.epochs {
             for _ in 0..steps_per_epoch {
                 let draw = sampler.draw(optim.next_step())?;
                 optim.unit_updates(&model, &draw, |copy: BatchModel, set| {
@@ -142,14 +143,14 @@ impl<'a> BatchTraining<'a> {
                 }
                 progress(optim.next_step() as usize, None);
             }
-            lr *= settings.training.lr_decay;
+            lr *= settings.mini_sets.lr_decay;
             if let Some(groups) = &followed {
-                let size = settings.training.mini_set_size;
+                let size = settings.mini_sets.mini_set_size;
                 let norms = updates.public_norms(&model, groups.clone(), data, size)?;
                 optim.learn_from_public(&norms)?;
             }
             if let Some(checkpoints) = checkpoints
-                && epoch < settings.training.epochs
+                && epoch < settings.epochs
             {
                 checkpoints.save(&model, &optim)?;
             }
@@ -174,10 +175,10 @@ impl<'a> BatchTraining<'a> {
         let epsilon = optim.privacy_spent(settings.privacy.delta)?.upper;
         let figures = BatchFigures {
             dataset: data.name.clone(),
-            model: typed(settings.training.model),
+            model: typed(settings.model),
             clipping: optim.ledger().header().clipping.clone(),
-            mini_set_size: settings.training.mini_set_size,
-            mini_sets: settings.training.mini_sets,
+            mini_set_size: settings.mini_sets.mini_set_size,
+            mini_sets: settings.mini_sets.mini_sets,
             unit: optim.plan().unit().to_string(),
             relation: optim.plan().relation().to_string(),
             noise_multiplier: optim.plan().noise_multiplier(),
@@ -198,7 +199,7 @@ pub(super) fn network(settings: &BatchSettings, data: &BatchData, device: &Devic
     // This only affects the initial weights, because noise and sampling have their own generators.
     device.seed(settings.seed);
     let channels = data.encoder.shape.channels;
-    settings.training.model.init(channels, data.classes, &device.clone().autodiff())
+    settings.model.init(channels, data.classes, &device.clone().autodiff())
 }
 
 /// Trains without checkpoints and files, and returns the figures.

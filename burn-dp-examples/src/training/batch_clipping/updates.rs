@@ -47,15 +47,15 @@ impl Updates {
         encoder: ImageBatcher,
         device: Device,
     ) -> Result<Self, TrainError> {
-        let local = match settings.training.local_steps {
+        let local = match settings.mini_sets.local_steps {
             None => None,
             Some(steps) => {
-                let name = match settings.training.local_optimizer {
+                let name = match settings.mini_sets.local_optimizer {
                     LocalOptimizerName::Momentum => OptimizerName::Sgd,
                     LocalOptimizerName::Adam => OptimizerName::Adam,
                 };
                 let local = optimizer(name, MOMENTUM);
-                Some((steps, LocalTraining::new(local, settings.training.local_lr)?))
+                Some((steps, LocalTraining::new(local, settings.local_lr)?))
             }
         };
         Ok(Self { encoder, local, loss: CrossEntropyLossConfig::new().init(), device })

@@ -10,9 +10,7 @@ mod training;
 mod users;
 
 pub use figures::{FederatedFigures, RoundFigures};
-pub use options::{
-    AlgorithmName, FederatedOptions, RoundOptions, UserClippingName, UserDatasetName,
-};
+pub use options::{AlgorithmName, RoundOptions};
 pub use run::run;
 pub use settings::FederatedSettings;
 pub use training::figures;

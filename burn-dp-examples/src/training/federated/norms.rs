@@ -9,8 +9,7 @@ use burn_dp::optim::FederatedTraining;
 use burn_dp::updates::public_update_norms;
 use burn_dp::{DpError, PublicData};
 
-use super::RoundOptions;
-use super::settings::MEDIAN;
+use super::settings::{FederatedSettings, MEDIAN};
 use crate::data::shakespeare::Window;
 use crate::models::{NextToken, WindowBatch};
 use crate::plot;
@@ -32,12 +31,12 @@ const USERS: usize = 50;
 ///
 /// It is public: the model is released, and these users are public.
 pub(super) fn of_public_users(
-    options: &RoundOptions,
+    settings: &FederatedSettings,
     model: &NextToken,
     users: &PublicData<Vec<Window>>,
     device: &Device,
 ) -> Result<PublicNorms, TrainError> {
-    let (update, parameters) = (options.update()?, ParameterGroups::per_parameter(model)?);
+    let (update, parameters) = (settings.update()?, ParameterGroups::per_parameter(model)?);
     let some = users.clone().truncated(USERS);
     Ok(public_update_norms(parameters, &some, model, |copy, user| {
         let losses = |model: &NextToken, windows: Vec<Window>| -> Result<Tensor<1>, DpError> {

@@ -2,19 +2,19 @@
 
 use burn_dp::PublicSource;
 
-use super::settings::Compared;
 use super::training::UserTraining;
 use super::users::load;
-use super::{FederatedFigures, FederatedOptions, RoundFigures, norms};
+use super::{FederatedFigures, FederatedSettings, RoundFigures, norms};
 use crate::data::shakespeare::Tokens;
 use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
+use crate::training::compared::Compared;
 use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
 };
 use crate::training::statement::statement;
-use crate::training::{TrainError, device};
+use crate::training::{TrainError, TrainOptions, device};
 
 /// Name of the plot of the loss.
 const LOSS_PLOT: &str = "loss.svg";
@@ -29,8 +29,8 @@ const THRESHOLD_PLOT: &str = "threshold.svg";
 ///
 /// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
 /// cannot be read, both before anything is written; and the errors of training and writing.
-pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
-    let settings = options.check()?;
+pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
+    let settings = FederatedSettings::try_from(&options)?;
     let delta = settings.privacy.delta;
     let output = Output::new(&options.run)?;
     let device = device(options.run.backend)?;
@@ -40,7 +40,7 @@ pub fn run(options: FederatedOptions) -> Result<FederatedFigures, TrainError> {
         None => Tokens::Characters,
     };
     let users = load(&options, &tokens)?;
-    let compared = Compared { settings: &settings, backend: options.run.backend };
+    let compared = Compared { data: None, settings: &settings, backend: options.run.backend };
     let checkpoints = Checkpoints::new(&output.folder, &compared)?.with_start(options.run.start());
     let mut rounds = UserTraining::prepare(&settings, &users, &device, Some(&checkpoints))?;
     if let Some(path) = vocabulary {

@@ -13,11 +13,13 @@ use burn_dp_accountant::UnitOfPrivacy;
 use burn_dp_accountant::correlated_noise::Strategy;
 use serde::Serialize;
 
-use super::{AlgorithmName, FederatedOptions, RoundOptions, UserClippingName};
+use super::{AlgorithmName, RoundOptions};
 use crate::training::optimizer::optimizer;
-use crate::training::options::{BackendName, TrainingOptions, as_typed, typed};
+use crate::training::options::{ClippingName, DatasetName, as_typed, typed};
 use crate::training::sampling::SamplingSettings;
-use crate::training::{EarlierLedgers, OptimizerName, PrivacySettings, TrainError, checks};
+use crate::training::{
+    EarlierLedgers, Mode, OptimizerName, PrivacySettings, TrainError, TrainOptions, checks,
+};
 
 /// Default of `--epsilon`.
 const EPSILON: f64 = 8.0;
@@ -30,9 +32,20 @@ pub(super) const MEDIAN: f64 = 0.5;
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct FederatedSettings {
-    /// Users, rounds, clipping and model.
+    /// Users, rounds and model.
     #[serde(flatten)]
     pub training: RoundOptions,
+    /// How the update of a user is clipped.
+    #[serde(serialize_with = "as_typed")]
+    pub clipping: ClippingName,
+    /// Quantile clipping: fraction of the users whose update should not be clipped.
+    pub target_quantile: f64,
+    /// Quantile clipping: learning rate of the threshold.
+    pub quantile_lr: f64,
+    /// Share of a round's privacy cost that counts may use.
+    pub count_share: f64,
+    /// Federated averaging: learning rate of the local steps.
+    pub local_lr: f64,
     /// How the users of a round are drawn.
     #[serde(flatten)]
     pub sampling: SamplingSettings,
@@ -44,37 +57,46 @@ pub struct FederatedSettings {
     /// Earlier releases on the same data; the plan of a resumed run compares them.
     #[serde(skip)]
     pub earlier: EarlierLedgers,
-    /// Rounds between two measurements.
-    #[serde(skip)]
-    pub evaluate_every: usize,
     /// Seed of the initial weights.
     pub seed: u64,
 }
 
-/// The settings that a resumed run must share, by option.
-#[derive(Serialize)]
-pub(super) struct Compared<'a> {
-    #[serde(flatten)]
-    pub(super) settings: &'a FederatedSettings,
-    #[serde(serialize_with = "as_typed")]
-    pub(super) backend: BackendName,
-}
+impl TryFrom<&TrainOptions> for FederatedSettings {
+    type Error = TrainError;
 
-impl FederatedOptions {
     /// Checks the options that do not depend on the data.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Option`] for an impossible number, and for an option that is ignored
-    /// because of another choice.
-    pub(super) fn check(&self) -> Result<FederatedSettings, TrainError> {
-        if !self.federated {
+    fn try_from(options: &TrainOptions) -> Result<Self, TrainError> {
+        let dataset = options.data.dataset;
+        if dataset != DatasetName::Shakespeare {
+            let reason =
+                format!("is for shakespeare, not {}; leave it out, or train it", typed(dataset));
+            return Err(TrainError::option("--federated", reason));
+        }
+        if !options.federated {
             let reason = "must be given: the plays are trained with the speaking role as the unit \
                           of privacy and in no other way";
             return Err(TrainError::option("--federated", reason));
         }
-        self.refuse_foreign()?;
-        let training = &self.training;
+        options.check_mode(&[Mode::Users])?;
+        let clipping = options.clipping.map(|name| name.first("--clipping", "images"));
+        let clipping = clipping.transpose()?.unwrap_or(ClippingName::Quantile);
+        refuse_foreign(options, clipping)?;
+        let sampling = options.sampling.check(&options.given, "--users-per-round")?;
+        sampling.check_group(options.privacy.group)?;
+        let settings = Self {
+            training: options.rounds.clone(),
+            clipping,
+            target_quantile: options.quantile.target_quantile,
+            quantile_lr: options.quantile.quantile_lr,
+            count_share: options.quantile.count_share.unwrap_or(0.1),
+            local_lr: options.local_lr.unwrap_or(1.0),
+            sampling,
+            correlated_noise: options.sampling.strategy()?,
+            privacy: PrivacySettings::new(&options.privacy, Some(EPSILON), 1e-4)?,
+            earlier: EarlierLedgers::read(&options.privacy.earlier_ledger, &options.run.output)?,
+            seed: options.data.seed,
+        };
+        let training = &settings.training;
         checks::at_least_one([
             ("--rounds", training.rounds),
             ("--users-per-round", training.users_per_round),
@@ -84,62 +106,45 @@ impl FederatedOptions {
             ("--length", training.length),
             ("--embedding", training.embedding),
             ("--hidden", training.hidden),
-            ("--evaluate-every", self.evaluate_every),
+            ("--evaluate-every", training.evaluate_every),
         ])?;
         checks::positive([
             ("--max-update-norm", training.max_update_norm.unwrap_or(1.0)),
-            ("--quantile-lr", training.quantile_lr),
-            ("--local-lr", training.local_lr),
+            ("--quantile-lr", settings.quantile_lr),
+            ("--local-lr", settings.local_lr),
             ("--server-lr", training.server_lr),
         ])?;
         let shares = [
-            ("--target-quantile", training.target_quantile),
-            ("--count-share", training.count_share),
+            ("--target-quantile", settings.target_quantile),
+            ("--count-share", settings.count_share),
         ];
         checks::in_range(shares, |value| value > 0.0 && value < 1.0, "between 0 and 1")?;
         checks::below_one([("--server-momentum", training.server_momentum)])?;
-        let sampling = self.sampling.check(&self.given, "--users-per-round")?;
-        sampling.check_group(self.privacy.group)?;
-        Ok(FederatedSettings {
-            training: training.clone(),
-            sampling,
-            correlated_noise: self.sampling.strategy()?,
-            privacy: PrivacySettings::new(&self.privacy, Some(EPSILON), 1e-4)?,
-            earlier: EarlierLedgers::read(&self.privacy.earlier_ledger, &self.run.output)?,
-            evaluate_every: self.evaluate_every,
-            seed: self.seed,
-        })
-    }
-
-    /// Checks that no given option is ignored because of another choice.
-    fn refuse_foreign(&self) -> Result<(), TrainError> {
-        let (given, training) = (&self.given, &self.training);
-        if !training.clipping.is_adaptive() {
-            let choice = format!("with --clipping {}", typed(training.clipping));
-            let of_quantile = ["--target-quantile", "--quantile-lr"];
-            given.refuse(&of_quantile, &choice, "--clipping quantile")?;
-            if !training.track_norms {
-                let needed = "--clipping quantile or --track-norms";
-                given.refuse(&["--count-share"], &choice, needed)?;
-            }
-        }
-        if training.algorithm == AlgorithmName::FedSgd {
-            let of_averaging = ["--local-epochs", "--local-batch-size", "--local-lr"];
-            given.refuse(&of_averaging, "with --algorithm fed-sgd", "--algorithm fed-avg")?;
-        }
-        if training.server_optimizer == OptimizerName::Adam {
-            let choice = "with --server-optimizer adam";
-            given.refuse(&["--server-momentum"], choice, "--server-optimizer sgd")?;
-        }
-        Ok(())
+        Ok(settings)
     }
 }
 
-impl UserClippingName {
-    /// Returns whether thresholds follow private counts.
-    fn is_adaptive(self) -> bool {
-        matches!(self, Self::Quantile | Self::LayerQuantile)
+/// Checks that no given option is ignored because of another choice.
+fn refuse_foreign(options: &TrainOptions, clipping: ClippingName) -> Result<(), TrainError> {
+    let (given, training) = (&options.given, &options.rounds);
+    if !clipping.is_adaptive() {
+        let choice = format!("with --clipping {}", typed(clipping));
+        let of_quantile = ["--target-quantile", "--quantile-lr"];
+        given.refuse(&of_quantile, &choice, "--clipping quantile")?;
+        if !training.track_norms {
+            let needed = "--clipping quantile or --track-norms";
+            given.refuse(&["--count-share"], &choice, needed)?;
+        }
     }
+    if training.algorithm == AlgorithmName::FedSgd {
+        let of_averaging = ["--local-epochs", "--local-batch-size", "--local-lr"];
+        given.refuse(&of_averaging, "with --algorithm fed-sgd", "--algorithm fed-avg")?;
+    }
+    if training.server_optimizer == OptimizerName::Adam {
+        let choice = "with --server-optimizer adam";
+        given.refuse(&["--server-momentum"], choice, "--server-optimizer sgd")?;
+    }
+    Ok(())
 }
 
 impl FederatedSettings {
@@ -149,9 +154,9 @@ impl FederatedSettings {
     ///
     /// Returns [`TrainError::Option`] if the defaults are impossible.
     pub fn of_program() -> Result<Self, TrainError> {
-        let options = FederatedOptions::read(["train", "shakespeare", "--federated"])
+        let options = TrainOptions::read(["train", "shakespeare", "--federated"])
             .map_err(|error| TrainError::option("--federated", error.to_string()))?;
-        options.check()
+        Self::try_from(&options)
     }
 
     /// Returns the plan for a number of private users.
@@ -184,20 +189,18 @@ impl FederatedSettings {
         let config = sampling
             .plan(users, users_per_round, correlated_noise.as_ref())?
             .with_unit(UnitOfPrivacy::User)
-            .with_clipping(training.clipping(model, public_norms)?);
+            .with_clipping(self.tracked_policy(model, public_norms)?);
         privacy.plan(self.earlier.before(config), training.rounds as u64)
     }
-}
 
-impl RoundOptions {
     /// Returns the clipping policy, with an estimator of norms if it is requested.
-    fn clipping<M: Module>(
+    fn tracked_policy<M: Module>(
         &self,
         model: &M,
         public_norms: impl FnOnce() -> Result<PublicNorms, TrainError>,
     ) -> Result<Box<dyn Clipping>, TrainError> {
         let clipping = self.policy(model, public_norms)?;
-        if !self.track_norms {
+        if !self.training.track_norms {
             return Ok(clipping);
         }
         let parameters = ParameterGroups::per_parameter(model)?;
@@ -211,26 +214,26 @@ impl RoundOptions {
         model: &M,
         public_norms: impl FnOnce() -> Result<PublicNorms, TrainError>,
     ) -> Result<Box<dyn Clipping>, TrainError> {
-        let norm = self.max_update_norm.unwrap_or(1.0);
+        let norm = self.training.max_update_norm.unwrap_or(1.0);
         let layers = match self.clipping {
-            UserClippingName::Flat => return Ok(Box::new(FlatClipping::new(norm)?)),
-            UserClippingName::Automatic => {
+            ClippingName::Flat => return Ok(Box::new(FlatClipping::new(norm)?)),
+            ClippingName::Automatic => {
                 return Ok(Box::new(AutomaticClipping::new().with_norm(norm)?));
             }
-            UserClippingName::PerLayer => {
+            ClippingName::PerLayer => {
                 let parameters = ParameterGroups::per_parameter(model)?;
                 return Ok(Box::new(GroupedClipping::equal(parameters, norm)?));
             }
-            UserClippingName::Layerwise => {
+            ClippingName::Layerwise => {
                 return Ok(Box::new(LayerwiseClipping::enhanced(norm, &public_norms()?)?));
             }
-            UserClippingName::Quantile => None,
-            UserClippingName::LayerQuantile => Some(ParameterGroups::per_parameter(model)?),
+            ClippingName::Quantile => None,
+            ClippingName::LayerQuantile => Some(ParameterGroups::per_parameter(model)?),
         };
         let mut clipping = QuantileClipping::new(self.target_quantile)?
             .with_learning_rate(self.quantile_lr)?
             .with_count_noise(CountNoise::Share(self.count_share));
-        if let Some(norm) = self.max_update_norm {
+        if let Some(norm) = self.training.max_update_norm {
             clipping = clipping.with_initial(norm)?;
         }
         Ok(match layers {
@@ -245,19 +248,19 @@ impl RoundOptions {
     ///
     /// Returns [`TrainError::Privacy`] if a number is rejected.
     pub(super) fn update(&self) -> Result<UserUpdate, TrainError> {
-        Ok(match self.algorithm {
-            AlgorithmName::FedSgd => FedSgdConfig::new(self.max_examples).init()?,
+        Ok(match self.training.algorithm {
+            AlgorithmName::FedSgd => FedSgdConfig::new(self.training.max_examples).init()?,
             AlgorithmName::FedAvg => FedAvgConfig::new(self.local_lr)
-                .with_epochs(self.local_epochs)
-                .with_batch_size(self.local_batch_size)
-                .with_max_examples(self.max_examples)
+                .with_epochs(self.training.local_epochs)
+                .with_batch_size(self.training.local_batch_size)
+                .with_max_examples(self.training.max_examples)
                 .init(SgdConfig::new().init())?,
         })
     }
 
     /// Returns the optimizer of the server.
     pub(super) fn server(&self) -> ModuleOptimizer {
-        optimizer(self.server_optimizer, self.server_momentum)
+        optimizer(self.training.server_optimizer, self.training.server_momentum)
     }
 }
 
@@ -274,23 +277,22 @@ mod tests {
     use super::*;
     use crate::models::{NextToken, NextTokenConfig};
 
-    fn options(line: &str) -> FederatedOptions {
+    fn settings(line: &str) -> Result<FederatedSettings, TrainError> {
         let words = ["train", "shakespeare"].into_iter().chain(line.split_whitespace());
-        FederatedOptions::read(words).unwrap()
+        FederatedSettings::try_from(&TrainOptions::read(words).unwrap())
     }
 
     fn plan(line: &str, users: usize, model: &NextToken) -> Result<PrivacyPlan, TrainError> {
-        let options = options(line);
+        let settings = settings(line)?;
         let roles = vec![vec![vec![1; 41]]];
         let public = PublicSource::published("a role").data(roles)?;
         let device = Device::flex().autodiff();
-        let settings = options.check()?;
-        settings.plan(users, model, || of_public_users(&settings.training, model, &public, &device))
+        settings.plan(users, model, || of_public_users(&settings, model, &public, &device))
     }
 
     #[test]
     fn impossible_numbers_are_refused_by_name() {
-        assert!(options("--federated").check().is_ok());
+        assert!(settings("--federated").is_ok());
         for (line, expected) in [
             ("", "--federated must be given"),
             ("--federated --rounds 0", "--rounds must be at least 1"),
@@ -299,7 +301,7 @@ mod tests {
             ("--federated --server-momentum 1", "--server-momentum must be at least 0"),
             ("--federated --count-share 1", "--count-share must be between 0 and 1, got 1"),
         ] {
-            let error = options(line).check().unwrap_err().to_string();
+            let error = settings(line).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }
@@ -317,21 +319,21 @@ mod tests {
             ("--server-optimizer adam", "--server-momentum 0.3", "--server-optimizer sgd"),
         ] {
             let line = format!("--federated {choice} {option}");
-            let error = options(&line).check().unwrap_err().to_string();
+            let error = settings(&line).unwrap_err().to_string();
             let name = option.split(' ').next().unwrap();
             let expected =
                 format!("{name} has no meaning with {choice}; leave it out, or give {needed}");
             assert_eq!(error, expected);
-            assert!(options(&format!("--federated {option}")).check().is_ok(), "{option}");
+            assert!(settings(&format!("--federated {option}")).is_ok(), "{option}");
         }
         let tracked = "--federated --clipping flat --track-norms --count-share 0.2";
-        assert!(options(tracked).check().is_ok());
+        assert!(settings(tracked).is_ok());
     }
 
     #[test]
     fn the_plan_protects_users_with_every_policy() {
         let model = NextTokenConfig::new(10).with_hidden(4).init(&Device::flex().autodiff());
-        for &clipping in UserClippingName::value_variants() {
+        for &clipping in ClippingName::value_variants() {
             let clipping = typed(clipping);
             for tracked in ["", "--track-norms"] {
                 let line =

@@ -8,12 +8,13 @@ use burn_dp::clipping::PublicNorms;
 use burn_dp::optim::FederatedTraining;
 
 use super::users::{Users, measure};
-use super::{FederatedFigures, FederatedSettings, RoundFigures, UserClippingName, norms};
+use super::{FederatedFigures, FederatedSettings, RoundFigures, norms};
 use crate::data::shakespeare::Window;
 use crate::models::{NextToken, NextTokenConfig, WindowBatch};
 use crate::training::TrainError;
 use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
+use crate::training::options::ClippingName;
 
 /// A training run that has been checked and can start or continue.
 pub(super) struct UserTraining<'a> {
@@ -52,12 +53,12 @@ impl<'a> UserTraining<'a> {
         let model = config.init(&device.clone().autodiff());
         let norms = || public_norms(settings, &model, users, device);
         let plan = settings.plan(users.train.users().len(), &model, norms)?;
-        let server = training.server();
+        let server = settings.server();
         let (optim, model) = match checkpoints {
             Some(checkpoints) => checkpoints.begin_or_resume(plan, server, model)?,
             None => (plan.optimizer(server), model),
         };
-        let mut training = FederatedTraining::new(optim, training.update()?)?;
+        let mut training = FederatedTraining::new(optim, settings.update()?)?;
         training.name_public_data(&users.test);
         Ok(Self { settings, users, device, model, training })
     }
@@ -100,12 +101,12 @@ impl<'a> UserTraining<'a> {
             }
             let round = training.rounds() as usize;
             progress(round, None);
-            if !round.is_multiple_of(settings.evaluate_every) && round < rounds {
+            if !round.is_multiple_of(settings.training.evaluate_every) && round < rounds {
                 continue;
             }
             time += since.elapsed();
             let public = public_norms(settings, &model, users, device)?;
-            if settings.training.clipping == UserClippingName::Layerwise {
+            if settings.clipping == ClippingName::Layerwise {
                 training.learn_from_public(&public)?;
             }
             if let Some(checkpoints) = checkpoints
@@ -178,5 +179,5 @@ fn public_norms(
     users: &Users,
     device: &Device,
 ) -> Result<PublicNorms, TrainError> {
-    norms::of_public_users(&settings.training, model, &users.test, &device.clone().autodiff())
+    norms::of_public_users(settings, model, &users.test, &device.clone().autodiff())
 }

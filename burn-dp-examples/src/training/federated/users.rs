@@ -4,12 +4,11 @@ use burn::module::Module;
 use burn::tensor::Device;
 use burn_dp::{PublicData, PublicSource};
 
-use super::{FederatedOptions, RoundOptions};
+use super::RoundOptions;
 use crate::data::DataError;
 use crate::data::shakespeare::{self, Role, Tokens, UserWindows, Window};
 use crate::models::{NextToken, WindowBatch};
-use crate::training::options::DataOptions;
-use crate::training::{Evaluation, TrainError};
+use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions};
 
 /// About one of this many users is public: used for evaluation, never trained on. A checksum of the
 /// name decides, so adding or removing a user does not move any other.
@@ -83,9 +82,9 @@ impl Users {
 ///
 /// Returns [`TrainError::Data`] if the file is missing or damaged, and [`TrainError::Option`] if
 /// there are too few users.
-pub(super) fn load(options: &FederatedOptions, tokens: &Tokens) -> Result<Users, TrainError> {
-    let RoundOptions { users, length, .. } = options.training;
-    let Some(folder) = options.data_dir.clone().or_else(DataOptions::environment) else {
+pub(super) fn load(options: &TrainOptions, tokens: &Tokens) -> Result<Users, TrainError> {
+    let RoundOptions { users, length, .. } = options.rounds;
+    let Some(folder) = options.data.data_dir.clone().or_else(DataOptions::environment) else {
         return Err(DataError::NoRoles { folder: None }.into());
     };
     let mut roles = shakespeare::from_folder(&folder)?;

@@ -1,76 +1,10 @@
-//! Options of the clipping policy.
+//! Checked settings of the clipping policy.
 
 use burn_dp::clipping::CountNoise;
-use clap::{Args, ValueEnum};
 
-use crate::training::options::{Given, PUBLIC_OPTIONS, typed};
-use crate::training::{TrainError, checks};
-
-/// A clipping policy. `--clipping batch` selects another training mode.
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClippingName {
-    /// The whole gradient to one threshold.
-    Flat,
-    /// Each layer to the same threshold.
-    PerLayer,
-    /// Every gradient to the same norm.
-    Automatic,
-    /// To a quantile of the norms, which is estimated privately.
-    Quantile,
-    /// Each layer to a threshold proportional to its norm on public images.
-    Layerwise,
-}
-
-/// How a threshold moves to its quantile.
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RuleName {
-    /// By factors.
-    Geometric,
-    /// By differences.
-    Linear,
-}
-
-/// The clipping policy and its options.
-#[derive(Args, Debug, Clone)]
-#[command(next_help_heading = "Clipping")]
-pub struct ClippingOptions {
-    /// Clipping threshold of each example's gradient [default: from the recipe; 0.1 for quantile].
-    #[arg(long, value_name = "C", allow_hyphen_values = true)]
-    pub max_grad_norm: Option<f64>,
-    /// How gradients are clipped; --max-grad-norm is the threshold, or the initial or master
-    /// threshold. `batch` selects another training mode: `--clipping batch --help`.
-    #[arg(long, value_enum, default_value_t = ClippingName::Flat)]
-    pub clipping: ClippingName,
-    /// Quantile: fraction of the examples that should not be clipped.
-    #[arg(long, value_name = "Q", default_value_t = 0.5, allow_hyphen_values = true)]
-    pub target_quantile: f64,
-    /// Quantile: learning rate of the threshold.
-    #[arg(long, value_name = "ETA", default_value_t = 0.2, allow_hyphen_values = true)]
-    pub quantile_lr: f64,
-    /// Quantile: how the threshold moves.
-    #[arg(long, value_enum, default_value_t = RuleName::Geometric)]
-    pub quantile_rule: RuleName,
-    /// Quantile: a threshold for each layer.
-    #[arg(long)]
-    pub quantile_per_layer: bool,
-    /// Quantile: share of the cost of a step that the counts may use.
-    #[arg(long, value_name = "S", conflicts_with = "count_noise", allow_hyphen_values = true)]
-    pub count_share: Option<f64>,
-    /// Quantile: standard deviation of the noise on each count [default: 1/20 of the batch size].
-    #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
-    pub count_noise: Option<f64>,
-    /// Factor of the thresholds after each pass over the data.
-    #[arg(long, value_name = "D", default_value_t = 1.0, allow_hyphen_values = true)]
-    pub threshold_decay: f64,
-    /// Layerwise: scale each layer to the largest norm on public images, then clip the whole
-    /// gradient.
-    #[arg(long)]
-    pub layer_multipliers: bool,
-    /// Per-layer and layerwise: merge layers of similar norms on public images into this many
-    /// groups.
-    #[arg(long, value_name = "N")]
-    pub layer_groups: Option<usize>,
-}
+use super::RuleName;
+use crate::training::options::{ClippingName, PUBLIC_OPTIONS, typed};
+use crate::training::{TrainError, TrainOptions, checks};
 
 /// Checked options of the policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,8 +13,6 @@ pub struct ClippingSettings {
     pub name: ClippingName,
     /// Quantile: the fraction, the learning rate and the rule.
     pub quantile: (f64, f64, RuleName),
-    /// Quantile: whether each layer has a threshold.
-    pub per_layer: bool,
     /// Quantile: the noise of the counts.
     pub count_noise: CountNoise,
     /// Factor of the thresholds after each pass over the data.
@@ -101,19 +33,20 @@ const OF_QUANTILE: [&str; 6] = [
     "--count-noise",
 ];
 
-impl ClippingOptions {
+impl ClippingSettings {
     /// Checks the options.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] for an option of another policy, or an impossible value.
-    pub(super) fn check(&self, given: &Given) -> Result<ClippingSettings, TrainError> {
-        let name = self.clipping;
+    pub(super) fn new(options: &TrainOptions) -> Result<Self, TrainError> {
+        let TrainOptions { individual, examples, quantile, given, .. } = options;
+        let name = options.clipping.and_then(|name| name.first).unwrap_or(ClippingName::Flat);
         let refuse = |options: &[&'static str], needed: &str| {
             let choice = format!("with --clipping {}", typed(name));
             given.refuse(options, &choice, &format!("--clipping {needed}"))
         };
-        if name != ClippingName::Quantile {
+        if !name.is_adaptive() {
             refuse(&OF_QUANTILE, "quantile")?;
         }
         if name != ClippingName::Layerwise {
@@ -123,37 +56,40 @@ impl ClippingOptions {
             refuse(&["--layer-groups"], "layerwise")?;
         }
         let between = |value: f64| (0.0..=1.0).contains(&value);
-        let target = [("--target-quantile", self.target_quantile)];
+        let target = [("--target-quantile", quantile.target_quantile)];
         checks::in_range(target, between, "between 0 and 1")?;
         let not_negative = |value: f64| value >= 0.0 && value.is_finite();
-        checks::in_range([("--quantile-lr", self.quantile_lr)], not_negative, "at least 0")?;
-        let share = self.count_share.map(|share| ("--count-share", share));
+        checks::in_range([("--quantile-lr", quantile.quantile_lr)], not_negative, "at least 0")?;
+        let share = quantile.count_share.map(|share| ("--count-share", share));
         let inside = |value: f64| value > 0.0 && value < 1.0;
         checks::in_range(share, inside, "between 0 and 1, both excluded")?;
-        let noise = self.count_noise.map(|noise| ("--count-noise", noise));
-        checks::positive(noise.into_iter().chain([("--threshold-decay", self.threshold_decay)]))?;
-        checks::at_least_one(self.layer_groups.map(|groups| ("--layer-groups", groups)))?;
-        let settings = ClippingSettings {
-            name,
-            quantile: (self.target_quantile, self.quantile_lr, self.quantile_rule),
-            per_layer: self.quantile_per_layer,
-            count_noise: match (self.count_share, self.count_noise) {
+        let noise = individual.count_noise.map(|noise| ("--count-noise", noise));
+        let decay = ("--threshold-decay", examples.threshold_decay);
+        checks::positive(noise.into_iter().chain([decay]))?;
+        checks::at_least_one(examples.layer_groups.map(|groups| ("--layer-groups", groups)))?;
+        let settings = Self {
+            name: match name {
+                ClippingName::Quantile if individual.quantile_per_layer => {
+                    ClippingName::LayerQuantile
+                }
+                name => name,
+            },
+            quantile: (quantile.target_quantile, quantile.quantile_lr, individual.quantile_rule),
+            count_noise: match (quantile.count_share, individual.count_noise) {
                 (Some(share), _) => CountNoise::Share(share),
                 (None, Some(std)) => CountNoise::Std(std),
                 (None, None) => CountNoise::default(),
             },
-            decay: self.threshold_decay,
-            multipliers: self.layer_multipliers,
-            groups: self.layer_groups,
+            decay: examples.threshold_decay,
+            multipliers: individual.layer_multipliers,
+            groups: examples.layer_groups,
         };
         if !settings.needs_public() {
             refuse(&PUBLIC_OPTIONS, "layerwise")?;
         }
         Ok(settings)
     }
-}
 
-impl ClippingSettings {
     /// Returns whether the policy needs public images.
     pub(super) fn needs_public(&self) -> bool {
         self.name == ClippingName::Layerwise || self.groups.is_some()
@@ -166,10 +102,7 @@ impl ClippingSettings {
 
     /// Returns the threshold where none is given. The recipe's threshold is for fixed thresholds.
     pub(super) fn default_norm(&self, recipe: f64) -> f64 {
-        match self.name {
-            ClippingName::Quantile => 0.1,
-            _ => recipe,
-        }
+        if self.name.is_adaptive() { 0.1 } else { recipe }
     }
 }
 
@@ -177,13 +110,13 @@ impl ClippingSettings {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use crate::training::individual::{IndividualOptions, Settings};
-    use crate::training::options::TrainingOptions;
+    use crate::training::TrainOptions;
+    use crate::training::individual::IndividualSettings;
 
     fn error(line: &str) -> String {
         let words = ["train"].into_iter().chain(line.split(' '));
-        let options = IndividualOptions::read(words).unwrap();
-        Settings::new(options, None).unwrap_err().to_string()
+        let options = TrainOptions::read(words).unwrap();
+        IndividualSettings::new(options, None).unwrap_err().to_string()
     }
 
     #[test]

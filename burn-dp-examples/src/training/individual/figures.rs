@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 
-use super::Settings;
+use super::IndividualSettings;
 use crate::training::options::{OptimizerName, typed};
 use crate::training::progress::{percent, upwards};
 use crate::training::{Evaluation, TrainError};
@@ -96,7 +96,7 @@ impl RunFigures {
     /// Returns [`TrainError::Privacy`] if the accountant cannot analyze the ledger.
     pub(super) fn new(
         dataset: String,
-        settings: &Settings,
+        settings: &IndividualSettings,
         outcome: Outcome,
         optim: Option<&DpOptimizer>,
     ) -> Result<Self, TrainError> {

@@ -8,14 +8,14 @@ use serde::Serialize;
 
 use crate::models::{ModelName, NormName};
 use crate::training::TrainError;
-use crate::training::options::{DatasetName, as_typed, typed};
+use crate::training::options::{DatasetName, as_typed, headings, typed};
 
 /// Default shift of an image, as in De et al., 2022.
 const CROP: usize = 4;
 
 /// Options that belong only to some data sets or networks.
 #[derive(Args, Debug, Clone, Default)]
-#[command(next_help_heading = "Input")]
+#[command(next_help_heading = headings::CLASSIFIERS)]
 pub struct InputOptions {
     /// folder: pixels per side to which images are scaled [default: 64].
     #[arg(long, value_name = "PIXELS")]
@@ -229,13 +229,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::training::individual::{IndividualOptions, Settings};
-    use crate::training::options::TrainingOptions;
+    use crate::training::TrainOptions;
+    use crate::training::individual::IndividualSettings;
 
     fn settings(line: &str) -> Result<InputSettings, TrainError> {
         let words = std::iter::once("train").chain(line.split_whitespace());
-        let options = IndividualOptions::read(words).unwrap();
-        Settings::new(options, Some("data".into())).map(|settings| settings.inputs)
+        let options = TrainOptions::read(words).unwrap();
+        IndividualSettings::new(options, Some("data".into())).map(|settings| settings.inputs)
     }
 
     fn error(line: &str) -> String {
@@ -259,6 +259,7 @@ mod tests {
             ("mnist --augmentation 0", "--augmentation must be at least 1, got 0"),
             ("imdb --augmentation 2", "--augmentation moves images, and the network reads texts"),
             ("mnist --scattering --augmentation 2", "the network reads scattering features"),
+            ("mnist --model lenet5", "--model lenet5 is for --clipping batch; leave it out, or"),
         ] {
             assert!(error(line).contains(expected), "{}", error(line));
         }

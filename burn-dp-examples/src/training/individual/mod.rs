@@ -14,11 +14,11 @@ mod run;
 mod schedule;
 mod settings;
 
-pub use clipping::{ClippingName, ClippingOptions, ClippingSettings, RuleName};
+pub use clipping::ClippingSettings;
 pub use figures::RunFigures;
 pub use inputs::{InputOptions, InputSettings};
-pub use options::{IndividualOptions, TrainingRecipeOptions};
+pub use options::{IndividualOptions, RuleName};
 pub use run::{is_interrupted, run};
 pub(in crate::training) use run::{run_on, train_items};
 pub use schedule::ScheduleName;
-pub use settings::{Length, PrivateSettings, Settings};
+pub use settings::{IndividualSettings, Length, PrivateSettings};

@@ -6,8 +6,8 @@ use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Device;
 use burn_dp::optim::WeightAverage;
 
-use super::Settings;
-use super::private::Step;
+use super::IndividualSettings;
+use super::private::FinishedStep;
 use crate::data::{Batch, Encoder, ItemDataset};
 use crate::models::Classifier;
 use crate::training::TrainError;
@@ -23,9 +23,9 @@ pub(super) fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     mut optimizer: ModuleOptimizer,
     encoder: &E,
     train: &ItemDataset<E::Item>,
-    settings: &Settings,
+    settings: &IndividualSettings,
     device: &Device,
-    mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
+    mut after_step: impl FnMut(&M, FinishedStep) -> Result<(), TrainError>,
 ) -> Result<(M, Option<WeightAverage>), TrainError> {
     let mut average = settings.weight_average()?;
     let loader = DataLoaderBuilder::new(settings.augmented(encoder)?)
@@ -46,7 +46,7 @@ pub(super) fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
             if let Some(average) = &mut average {
                 average.update(&model)?;
             }
-            after_step(&model, Step { number, epsilon: None })?;
+            after_step(&model, FinishedStep { number, epsilon: None })?;
         }
     }
     Ok((model, average))

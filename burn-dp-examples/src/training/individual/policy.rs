@@ -7,58 +7,57 @@ use burn_dp::clipping::{
 use burn_dp::model::ParameterGroups;
 
 use super::public_items::PublicItems;
-use super::{ClippingName, ClippingSettings, RuleName};
+use super::{ClippingSettings, RuleName};
 use crate::data::Encoder;
 use crate::models::Classifier;
 use crate::training::TrainError;
+use crate::training::options::ClippingName;
 use crate::training::thresholds::decaying;
 
-impl ClippingSettings {
-    /// Returns the policy for a model.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Privacy`] if the policy rejects the threshold or the model.
-    pub(super) fn policy<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
-        &self,
-        model: &M,
-        max_grad_norm: f64,
-        steps_per_epoch: usize,
-        public: &PublicItems<E>,
-    ) -> Result<Box<dyn Clipping>, TrainError> {
-        let policy: Box<dyn Clipping> = match self.name {
-            ClippingName::Flat => Box::new(FlatClipping::new(max_grad_norm)?),
-            ClippingName::Automatic => Box::new(AutomaticClipping::new().with_norm(max_grad_norm)?),
-            ClippingName::PerLayer => {
-                let layers = public.layers(model, self.groups)?;
-                Box::new(GroupedClipping::equal(layers, max_grad_norm)?)
+/// Returns the policy for a model.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Privacy`] if the policy rejects the threshold or the model.
+pub(super) fn policy<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
+    settings: &ClippingSettings,
+    model: &M,
+    max_grad_norm: f64,
+    steps_per_epoch: usize,
+    public: &PublicItems<E>,
+) -> Result<Box<dyn Clipping>, TrainError> {
+    let policy: Box<dyn Clipping> = match settings.name {
+        ClippingName::Flat => Box::new(FlatClipping::new(max_grad_norm)?),
+        ClippingName::Automatic => Box::new(AutomaticClipping::new().with_norm(max_grad_norm)?),
+        ClippingName::PerLayer => {
+            let layers = public.layers(model, settings.groups)?;
+            Box::new(GroupedClipping::equal(layers, max_grad_norm)?)
+        }
+        ClippingName::Quantile | ClippingName::LayerQuantile => {
+            let (target, learning_rate, rule) = settings.quantile;
+            let rule = match rule {
+                RuleName::Geometric => QuantileRule::Geometric,
+                RuleName::Linear => QuantileRule::Linear,
+            };
+            let mut clipping = QuantileClipping::new(target)?
+                .with_initial(max_grad_norm)?
+                .with_rule(rule)
+                .with_learning_rate(learning_rate)?
+                .with_count_noise(settings.count_noise);
+            if settings.name == ClippingName::LayerQuantile {
+                clipping = clipping.with_groups(ParameterGroups::per_layer(model)?);
             }
-            ClippingName::Quantile => {
-                let (target, learning_rate, rule) = self.quantile;
-                let rule = match rule {
-                    RuleName::Geometric => QuantileRule::Geometric,
-                    RuleName::Linear => QuantileRule::Linear,
-                };
-                let mut clipping = QuantileClipping::new(target)?
-                    .with_initial(max_grad_norm)?
-                    .with_rule(rule)
-                    .with_learning_rate(learning_rate)?
-                    .with_count_noise(self.count_noise);
-                if self.per_layer {
-                    clipping = clipping.with_groups(ParameterGroups::per_layer(model)?);
-                }
-                Box::new(clipping)
+            Box::new(clipping)
+        }
+        ClippingName::Layerwise => {
+            let norms = public.norms(model, settings.groups)?;
+            match settings.multipliers {
+                true => Box::new(MultipliedClipping::from_public(max_grad_norm, &norms)?),
+                false => Box::new(LayerwiseClipping::enhanced(max_grad_norm, &norms)?),
             }
-            ClippingName::Layerwise => {
-                let norms = public.norms(model, self.groups)?;
-                match self.multipliers {
-                    true => Box::new(MultipliedClipping::from_public(max_grad_norm, &norms)?),
-                    false => Box::new(LayerwiseClipping::enhanced(max_grad_norm, &norms)?),
-                }
-            }
-        };
-        decaying(policy, self.decay, steps_per_epoch)
-    }
+        }
+    };
+    decaying(policy, settings.decay, steps_per_epoch)
 }
 
 #[cfg(test)]
@@ -71,8 +70,8 @@ mod tests {
     use super::*;
     use crate::data::{ImageBatcher, digits};
     use crate::models::MlpConfig;
-    use crate::training::individual::{IndividualOptions, Settings};
-    use crate::training::options::TrainingOptions;
+    use crate::training::TrainOptions;
+    use crate::training::individual::IndividualSettings;
 
     #[test]
     fn every_policy_is_built_for_a_model() {
@@ -85,18 +84,19 @@ mod tests {
             ("automatic", "automatic"),
             ("quantile", "flat, to the 0.5 quantile"),
             ("quantile --quantile-per-layer", "per group"),
+            ("layer-quantile", "per group"),
             ("layerwise", "per layer"),
             ("layerwise --layer-multipliers", "multiplied"),
             ("flat --threshold-decay 0.9", "schedule: times 0.9 every 7 steps"),
         ] {
             let line = format!("train --clipping {line}");
-            let options = IndividualOptions::read(line.split(' ')).unwrap();
-            let settings = Settings::new(options, None).unwrap();
+            let options = TrainOptions::read(line.split(' ')).unwrap();
+            let settings = IndividualSettings::new(options, None).unwrap();
             let clipping = settings.private.unwrap().clipping;
             let public = clipping.needs_public().then(|| digits::public(0, 6).unwrap());
             let loss = CrossEntropyLossConfig::new().init();
             let public = PublicItems::new(ImageBatcher::MNIST, public, loss, device.clone());
-            let policy = clipping.policy(&model, 0.5, 7, &public).unwrap();
+            let policy = policy(&clipping, &model, 0.5, 7, &public).unwrap();
             assert!(policy.describe().contains(words), "{}", policy.describe());
             let named = policy.describe().contains("drawn digits of seed 0");
             assert_eq!(named, clipping.needs_public(), "{}", policy.describe());

@@ -8,8 +8,9 @@ use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, SamplingScheme};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
 
+use super::policy::policy;
 use super::public_items::{PublicInputs, PublicItems};
-use super::{PrivateSettings, Settings};
+use super::{IndividualSettings, PrivateSettings};
 use crate::data::{Encoder, ItemDataset, Splits};
 use crate::models::Classifier;
 use crate::training::TrainError;
@@ -22,7 +23,7 @@ const PROBE_ITEMS: usize = 4;
 
 /// A finished step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Step {
+pub(super) struct FinishedStep {
     /// Number of steps so far, including those before a resumption.
     pub(super) number: usize,
     /// Upper bound of ε so far, after each pass over the data; absent in ordinary training.
@@ -52,7 +53,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         model: M,
         inner: ModuleOptimizer,
         private: PrivateSettings,
-        settings: &Settings,
+        settings: &IndividualSettings,
         data: &Splits<E>,
         public: PublicInputs<E::Item>,
         device: &Device,
@@ -64,7 +65,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
             PublicItems::new(data.encoder.clone(), public.items, loss.clone(), device.clone());
         let norm = private.max_grad_norm;
         let steps_per_epoch = settings.steps_per_epoch(train_items);
-        let policy = private.clipping.policy(&model, norm, steps_per_epoch, &public)?;
+        let policy = policy(&private.clipping, &model, norm, steps_per_epoch, &public)?;
         let public = match private.clipping.adapts() {
             true => Some(public.with_groups_of(&*policy)?),
             false => None,
@@ -74,7 +75,9 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let checkpoints = Checkpoints::new(&settings.output.folder, settings)?;
         let checkpoints = checkpoints.with_start(settings.start);
         let (mut optim, model) = checkpoints.begin_or_resume(plan, inner, model)?;
-        optim = optim.with_backward(settings.backward());
+        optim = optim
+            .with_backward(settings.backward())
+            .with_independence_check(private.privacy.independence_check);
         if settings.precision != Precision::F32 {
             optim = optim.with_precision(settings.precision.dtype());
         }
@@ -113,9 +116,9 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         self,
         encoder: &E,
         train: &ItemDataset<E::Item>,
-        settings: &Settings,
+        settings: &IndividualSettings,
         device: &Device,
-        mut after_step: impl FnMut(&M, Step) -> Result<(), TrainError>,
+        mut after_step: impl FnMut(&M, FinishedStep) -> Result<(), TrainError>,
     ) -> Result<(M, DpOptimizer, Checkpoints), TrainError> {
         let Self { mut model, mut optim, checkpoints, loss, public } = self;
         let items = train.items().len();
@@ -154,7 +157,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
                 }
                 _ => None,
             };
-            after_step(&model, Step { number, epsilon })?;
+            after_step(&model, FinishedStep { number, epsilon })?;
         }
         // The key is erased before the statement is created: from then on no step can be repeated.
         checkpoints.save(&model, &optim)?;
@@ -166,7 +169,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
 fn plan(
     private: PrivateSettings,
     policy: impl Clipping + 'static,
-    settings: &Settings,
+    settings: &IndividualSettings,
     train_items: usize,
 ) -> Result<PrivacyPlan, TrainError> {
     let strategy = settings.correlated_noise.as_ref();
@@ -205,12 +208,11 @@ mod tests {
 
     use super::*;
     use crate::data::{CLASSES, ImageBatcher, PIXELS};
-    use crate::training::individual::IndividualOptions;
-    use crate::training::options::TrainingOptions;
+    use crate::training::TrainOptions;
 
-    fn settings(line: &str) -> Settings {
+    fn settings(line: &str) -> IndividualSettings {
         let words = ["train"].into_iter().chain(line.split_whitespace());
-        Settings::new(IndividualOptions::read(words).unwrap(), None).unwrap()
+        IndividualSettings::new(TrainOptions::read(words).unwrap(), None).unwrap()
     }
 
     fn planned(line: &str) -> Result<PrivacyPlan, TrainError> {
@@ -283,7 +285,7 @@ mod tests {
     fn options_of_other_samplers_are_refused_by_name() {
         let error = |line: &str| {
             let words = ["train"].into_iter().chain(line.split(' '));
-            let settings = Settings::new(IndividualOptions::read(words).unwrap(), None);
+            let settings = IndividualSettings::new(TrainOptions::read(words).unwrap(), None);
             settings.and_then(|settings| settings.fit(1_000)).unwrap_err().to_string()
         };
         for (line, expected) in [
@@ -340,7 +342,7 @@ mod tests {
         let error = planned(&options("poisson")).unwrap_err().to_string();
         assert!(error.contains("cyclic Poisson"), "{error}");
         let words = ["train", "--correlated-noise", "none.json"];
-        let error = Settings::new(IndividualOptions::read(words).unwrap(), None).unwrap_err();
+        let error = IndividualSettings::new(TrainOptions::read(words).unwrap(), None).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("none.json") && error.contains("xtask strategy"), "{error}");
     }

@@ -7,21 +7,21 @@ use burn::tensor::Device;
 use burn_dp::PublicSource;
 
 use super::figures::Outcome;
-use super::private::{PrivateRun, Step};
+use super::private::{FinishedStep, PrivateRun};
 use super::public_items::PublicInputs;
-use super::{IndividualOptions, RunFigures, Settings, ordinary};
+use super::{IndividualSettings, RunFigures, ordinary};
 use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors, folder};
 use crate::models::{Augmented, Classifier, ImageNetwork, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::loading::Loaded;
 use crate::training::optimizer::optimizer;
-use crate::training::options::{DataOptions, DatasetName, typed};
+use crate::training::options::{DatasetName, typed};
 use crate::training::output::Measurement;
 use crate::training::progress::{
     Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, percent, upwards,
 };
 use crate::training::statement::statement;
-use crate::training::{Evaluation, TrainError, device};
+use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions, device, public_data};
 
 /// Values of δ at which a statement reports ε, in addition to the δ of the run.
 const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
@@ -33,7 +33,7 @@ const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
 ///
 /// Returns [`TrainError::Option`] if an option is impossible and [`TrainError::Data`] if the data
 /// cannot be read, both before anything is written; and the errors of training and writing.
-pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
+pub fn run(options: TrainOptions) -> Result<RunFigures, TrainError> {
     run_on(options, &mut Loaded::default())
 }
 
@@ -43,10 +43,10 @@ pub fn run(options: IndividualOptions) -> Result<RunFigures, TrainError> {
 ///
 /// Returns the errors of [`run`].
 pub(in crate::training) fn run_on(
-    options: IndividualOptions,
+    options: TrainOptions,
     loaded: &mut Loaded,
 ) -> Result<RunFigures, TrainError> {
-    let settings = Settings::new(options, DataOptions::environment())?;
+    let settings = IndividualSettings::new(options, DataOptions::environment())?;
     let device = device(settings.backend)?;
     // This only affects the initial weights, because noise and sampling have their own generators.
     device.seed(settings.data.seed);
@@ -55,7 +55,7 @@ pub(in crate::training) fn run_on(
         let options = data;
         let data = loaded.images(options, inputs.image_size)?;
         let public =
-            settings.needs_public().then(|| options.public_images(&data, inputs.image_size));
+            settings.needs_public().then(|| public_data::images(options, &data, inputs.image_size));
         let public = public.transpose()?;
         let mut network = ImageNetwork {
             name: settings.model,
@@ -90,7 +90,7 @@ pub(in crate::training) fn run_on(
     let (vocabulary_size, length) = (inputs.vocabulary_size, inputs.sequence_length);
     let (options, words) = (data, inputs.word_vectors.as_ref());
     let (data, vectors) = loaded.reviews(options, vocabulary_size, length, words)?;
-    let public = || options.public_reviews(&data, vocabulary_size, length, words);
+    let public = || public_data::reviews(options, &data, vocabulary_size, length, words);
     let items = settings.needs_public().then(public).transpose()?;
     let named = |(path, vectors): (&PathBuf, &WordVectors)| {
         let file = path.file_name().unwrap_or_default().display();
@@ -119,7 +119,7 @@ pub(in crate::training) fn run_on(
 ///
 /// Returns [`TrainError::Data`] if the data cannot be read.
 pub(in crate::training) fn train_items(
-    settings: &Settings,
+    settings: &IndividualSettings,
     loaded: &mut Loaded,
 ) -> Result<usize, TrainError> {
     let (data, inputs) = (&settings.data, &settings.inputs);
@@ -145,7 +145,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     model: M,
     data: Splits<E>,
     public: PublicInputs<E::Item>,
-    settings: &Settings,
+    settings: &IndividualSettings,
     device: &Device,
 ) -> Result<RunFigures, TrainError> {
     let items = [data.train.items().len(), data.test.items().len()];
@@ -184,7 +184,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let pass = ("pass over the data", steps_per_epoch);
     let mut progress = Progress::start(first, steps, pass, columns(delta.is_some()));
     let (mut last, mut measurements) = (None, Vec::new());
-    let after_step = |model: &M, step: Step| {
+    let after_step = |model: &M, step: FinishedStep| {
         progress.step(step.number);
         last = None;
         if step.number.is_multiple_of(steps_per_epoch) || step.number == steps {

@@ -1,7 +1,8 @@
 //! Turns options into settings that a run can start with.
 //!
 //! Everything is checked before anything is written: first the options that need no data
-//! ([`Settings::new`]), then the ones that depend on the size of the data ([`Settings::fit`]).
+//! ([`IndividualSettings::new`]), then the ones that depend on the size of the data
+//! ([`IndividualSettings::fit`]).
 //!
 //! Length: one check for each option.
 
@@ -15,55 +16,23 @@ use burn_dp_accountant::correlated_noise::Strategy;
 use serde::Serialize;
 
 use super::recipe::{self, Recipe};
-use super::{ClippingSettings, IndividualOptions, InputSettings, ScheduleName};
+use super::{ClippingSettings, InputSettings, ScheduleName};
 use crate::data::{Batch, Encoder};
 use crate::models::ModelName;
 use crate::training::checkpoints::Start;
-use crate::training::options::{
-    BackendName, DataOptions, OptimizerName, PUBLIC_OPTIONS, Precision, as_typed,
-};
+use crate::training::loading::DataOptions;
+use crate::training::options::{BackendName, OptimizerName, Precision, as_typed};
 use crate::training::output::Output;
 use crate::training::sampling::SamplingSettings;
-use crate::training::{EarlierLedgers, PrivacySettings, TrainError, checks};
-
-/// Options that ordinary training would have to ignore.
-const PRIVATE: [&str; 29] = [
-    "--epsilon",
-    "--delta",
-    "--noise-multiplier",
-    "--group",
-    "--earlier-ledger",
-    "--max-grad-norm",
-    "--physical-batch-size",
-    "--precision",
-    "--device-costs",
-    "--sampling",
-    "--max-batch-size",
-    "--parts",
-    "--bins",
-    "--separation",
-    "--simulation-seed",
-    "--simulation-samples",
-    "--correlated-noise",
-    "--insecure-seed",
-    "--resume",
-    "--clipping",
-    "--target-quantile",
-    "--quantile-lr",
-    "--quantile-rule",
-    "--quantile-per-layer",
-    "--count-share",
-    "--count-noise",
-    "--threshold-decay",
-    "--layer-multipliers",
-    "--layer-groups",
-];
+use crate::training::{
+    EarlierLedgers, Mode, PrivacySettings, TrainError, TrainOptions, checks, public_data,
+};
 
 /// Checked settings of a run. Their serialized form contains what a resumed run must share, by
 /// option.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Settings {
+pub struct IndividualSettings {
     /// The data.
     #[serde(flatten)]
     pub data: DataOptions,
@@ -142,7 +111,7 @@ pub enum Length {
     Steps(usize),
 }
 
-impl Settings {
+impl IndividualSettings {
     /// Checks the options and fills the gaps from the recipe.
     ///
     /// # Arguments
@@ -152,19 +121,24 @@ impl Settings {
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] for an option that is impossible for any data.
-    pub fn new(options: IndividualOptions, data_dir: Option<PathBuf>) -> Result<Self, TrainError> {
-        let IndividualOptions { data, inputs, training, run, .. } = &options;
-        let model =
-            training.model.unwrap_or_else(|| recipe::model(data.dataset, inputs.scattering));
-        let recipe = Recipe::of(data.dataset, model, !options.non_private);
-        if options.non_private {
-            refuse_private_options(&options)?;
+    pub fn new(options: TrainOptions, data_dir: Option<PathBuf>) -> Result<Self, TrainError> {
+        options.check_mode(&[Mode::Individual, Mode::Ordinary])?;
+        let TrainOptions { data, inputs, examples, individual: training, run, given, .. } =
+            &options;
+        let is_private = options.mode() == Mode::Individual;
+        if !is_private && run.resume {
+            let reason = "has no meaning together with --non-private; leave one of them out";
+            return Err(TrainError::option("--resume", reason));
         }
+        if !run.resume {
+            given.refuse(&["--skip-lost-steps"], "without --resume", "--resume")?;
+        }
+        let default = recipe::model(data.dataset, inputs.scattering);
+        let model = options.model.map(|model| model.first("--model", "--clipping batch"));
+        let model = model.transpose()?.unwrap_or(default);
+        let recipe = Recipe::of(data.dataset, model, is_private);
         let inputs = InputSettings::new(inputs.clone(), data.dataset, model)?;
-        let private = match options.non_private {
-            true => None,
-            false => Some(private(&options, &recipe)?),
-        };
+        let private = is_private.then(|| private(&options, &recipe)).transpose()?;
         let optimizer = training.optimizer.unwrap_or(recipe.optimizer);
         if let (Some(momentum), OptimizerName::Adam) = (training.momentum, optimizer) {
             let reason = format!("{momentum} is for --optimizer sgd; leave it out for adam");
@@ -185,11 +159,11 @@ impl Settings {
             device_costs: training.device_costs.as_deref().map(device_costs).transpose()?,
             length: length(&options, recipe.epochs)?,
             optimizer,
-            lr: training.lr.unwrap_or(recipe.lr),
+            lr: examples.lr.unwrap_or(recipe.lr),
             schedule: training.schedule.unwrap_or(recipe.schedule),
             momentum: training.momentum.unwrap_or(recipe.momentum),
             ema_decay: training.ema_decay,
-            start: match options.skip_lost_steps {
+            start: match training.skip_lost_steps {
                 true => Start::SkipLostSteps,
                 false => run.start(),
             },
@@ -197,7 +171,8 @@ impl Settings {
             data: options.data.checked(data_dir)?,
         };
         if settings.needs_public() {
-            settings.data.check_public("this clipping policy", "--clipping per-layer")?;
+            let instead = "--clipping per-layer";
+            public_data::check(&settings.data, "this clipping policy", instead)?;
         }
         checks::at_least_one([
             ("--batch-size", settings.batch_size),
@@ -315,32 +290,19 @@ fn as_debug<T: std::fmt::Debug, S: serde::Serializer>(
     serializer.serialize_str(&format!("{value:?}"))
 }
 
-fn refuse_private_options(options: &IndividualOptions) -> Result<(), TrainError> {
-    let public = options.given.first_of(&PUBLIC_OPTIONS);
-    match options.given.first_of(&PRIVATE).or(public) {
-        Some((name, value)) => {
-            let reason = format!(
-                "{value} has no meaning together with --non-private; leave one of them out"
-            );
-            Err(TrainError::option(name, reason.trim_start()))
-        }
-        None => Ok(()),
-    }
-}
-
-fn private(options: &IndividualOptions, recipe: &Recipe) -> Result<PrivateSettings, TrainError> {
+fn private(options: &TrainOptions, recipe: &Recipe) -> Result<PrivateSettings, TrainError> {
     let privacy = PrivacySettings::new(&options.privacy, Some(recipe::EPSILON), recipe::DELTA)?;
-    let clipping = options.clipping.check(&options.given)?;
+    let clipping = ClippingSettings::new(options)?;
     let default = clipping.default_norm(recipe.max_grad_norm);
-    let max_grad_norm = options.clipping.max_grad_norm.unwrap_or(default);
+    let max_grad_norm = options.examples.max_grad_norm.unwrap_or(default);
     checks::positive([("--max-grad-norm", max_grad_norm)])?;
     let sampling = options.sampling.check(&options.given, "--batch-size")?;
     sampling.check_group(privacy.group)?;
     Ok(PrivateSettings { privacy, max_grad_norm, clipping, sampling })
 }
 
-fn length(options: &IndividualOptions, default_epochs: usize) -> Result<Length, TrainError> {
-    match (options.training.epochs, options.training.steps) {
+fn length(options: &TrainOptions, default_epochs: usize) -> Result<Length, TrainError> {
+    match (options.examples.epochs, options.individual.steps) {
         (Some(epochs), Some(steps)) => {
             let reason = format!("{steps} and --epochs {epochs} contradict; leave one of them out");
             Err(TrainError::option("--steps", reason))
@@ -363,11 +325,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::training::options::{DatasetName, TrainingOptions};
+    use crate::training::options::DatasetName;
 
-    fn settings(line: &str) -> Result<Settings, TrainError> {
+    fn settings(line: &str) -> Result<IndividualSettings, TrainError> {
         let words = std::iter::once("train").chain(line.split_whitespace());
-        Settings::new(IndividualOptions::read(words).unwrap(), None)
+        IndividualSettings::new(TrainOptions::read(words).unwrap(), None)
     }
 
     fn private(line: &str) -> PrivateSettings {
@@ -497,8 +459,8 @@ mod tests {
         assert!(error("digits --data-dir somewhere").contains("need no files"));
         let data_dir = |line: &str, environment: &str| {
             let words = ["train"].into_iter().chain(line.split(' '));
-            let options = IndividualOptions::read(words).unwrap();
-            Settings::new(options, Some(environment.into())).unwrap().data.data_dir
+            let options = TrainOptions::read(words).unwrap();
+            IndividualSettings::new(options, Some(environment.into())).unwrap().data.data_dir
         };
         assert_eq!(data_dir("mnist", "from-environment"), Some("from-environment".into()));
         assert_eq!(data_dir("digits", "unused"), None);

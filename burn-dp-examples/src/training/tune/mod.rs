@@ -19,9 +19,9 @@ use burn_dp_accountant::{
 };
 use serde::Serialize;
 
-use super::individual::{self, Settings};
-use super::loading::Loaded;
-use super::options::{DataOptions, typed};
+use super::individual::{self, IndividualSettings};
+use super::loading::{DataOptions, Loaded};
+use super::options::typed;
 use super::output::write_ledger;
 use super::sampling::SamplingName;
 use super::{
@@ -61,7 +61,7 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
     let candidates = options.candidates()?;
     for candidate in &candidates {
         // Every combination is checked before the first run.
-        Settings::new(options.training(candidate, None)?, DataOptions::environment())?;
+        IndividualSettings::new(options.training(candidate, None)?, DataOptions::environment())?;
     }
     // Most candidates share the data.
     let mut loaded = Loaded::kept();
@@ -148,7 +148,7 @@ impl Plan {
         loaded: &mut Loaded,
     ) -> Result<Self, TrainError> {
         let training = options.training(candidate, None)?;
-        let settings = Settings::new(training, DataOptions::environment())?;
+        let settings = IndividualSettings::new(training, DataOptions::environment())?;
         let items = individual::train_items(&settings, loaded)?;
         let earlier = EarlierLedgers::read(&options.earlier_ledger, &options.output)?;
         let run = |noise_multiplier: f64| plan_of_run(&settings, &earlier, items, noise_multiplier);
@@ -233,7 +233,7 @@ fn unreadable(path: PathBuf, error: AccountantError) -> TrainError {
 }
 
 /// Returns the error of a calibration, with a remedy if a cap is the reason.
-fn refused(settings: &Settings, error: AccountantError) -> TrainError {
+fn refused(settings: &IndividualSettings, error: AccountantError) -> TrainError {
     let sampling = settings.private.map(|private| private.sampling);
     match (sampling.map(|sampling| (sampling.sampling, sampling.max_batch_size)), &error) {
         (
@@ -255,7 +255,7 @@ fn refused(settings: &Settings, error: AccountantError) -> TrainError {
 
 /// Returns the plan of one run, with the releases before the search.
 fn plan_of_run(
-    settings: &Settings,
+    settings: &IndividualSettings,
     earlier: &EarlierLedgers,
     items: usize,
     noise_multiplier: f64,
@@ -347,7 +347,7 @@ mod tests {
         let candidates = options.candidates().unwrap();
         let search = Plan::new(&options, &candidates[0], &mut Loaded::default()).unwrap();
         let settings = options.training(&candidates[0], None).unwrap();
-        let settings = Settings::new(settings, None).unwrap();
+        let settings = IndividualSettings::new(settings, None).unwrap();
         let none = EarlierLedgers::default();
         let plan = plan_of_run(&settings, &none, 300, search.noise_multiplier).unwrap();
         let header = LedgerHeader::new(UnitOfPrivacy::Example, plan.relation());
@@ -427,7 +427,7 @@ mod tests {
             assert!(whole <= 3.0 && whole > 2.99, "{line}: {whole}");
             // The release of the search costs more than one of its runs.
             let settings = options.training(candidate, Some(search.noise_multiplier)).unwrap();
-            let settings = Settings::new(settings, None).unwrap();
+            let settings = IndividualSettings::new(settings, None).unwrap();
             let private = settings.private.unwrap();
             let strategy = settings.correlated_noise.as_ref();
             let one = private.sampling.plan(300, 50, strategy).unwrap().with_steps(24);

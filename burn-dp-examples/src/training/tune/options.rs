@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use burn_dp_accountant::RunCount;
 use clap::{Parser, ValueEnum};
 
-use crate::training::individual::IndividualOptions;
-use crate::training::options::{TrainingOptions, typed};
-use crate::training::{TrainError, checks};
+use crate::training::options::typed;
+use crate::training::{TrainError, TrainOptions, checks};
 
 /// Search hyperparameters privately: train a random, secret number of times, each time with options
 /// that are drawn at random, and release the model with the best test accuracy.
@@ -184,18 +183,16 @@ impl TuneOptions {
         &self,
         candidate: &[String],
         noise_multiplier: Option<f64>,
-    ) -> Result<IndividualOptions, TrainError> {
+    ) -> Result<TrainOptions, TrainError> {
         let noise = format!("--noise-multiplier={}", noise_multiplier.unwrap_or(1.0));
         let delta = format!("--delta={}", self.delta);
         let own = [noise, delta];
         let words = std::iter::once("train".to_string()).chain(self.train.iter().cloned());
-        IndividualOptions::read(words.chain(candidate.iter().cloned()).chain(own)).map_err(
-            |error| {
-                let error = error.to_string();
-                let error = error.strip_prefix("error: ").unwrap_or(&error).trim_end();
-                TrainError::option("--", format!("and --choose are not options of a run: {error}"))
-            },
-        )
+        TrainOptions::read(words.chain(candidate.iter().cloned()).chain(own)).map_err(|error| {
+            let error = error.to_string();
+            let error = error.strip_prefix("error: ").unwrap_or(&error).trim_end();
+            TrainError::option("--", format!("and --choose are not options of a run: {error}"))
+        })
     }
 
     /// Returns the distribution of the number of runs.
