@@ -80,6 +80,25 @@ impl PublicSource {
     }
 }
 
+/// Returns the description of public data that was read from a file, if it has a name, a kind and a
+/// size. The name may contain further descriptions.
+pub(crate) fn checked_origin(text: String) -> Result<String, DpError> {
+    let described = || {
+        let (name, rest) = text.strip_suffix(')')?.rsplit_once(" (")?;
+        let (kind, items) = rest.split_once(", ")?;
+        let kind = ["published", "generated", "consented"].into_iter().find(|&known| known == kind);
+        let size = items.split(' ').next()?.parse().ok()?;
+        PublicSource { name: name.into(), kind: kind? }.origin(size).ok()
+    };
+    if described().as_ref() == Some(&text) {
+        return Ok(text);
+    }
+    let reason = format!(
+        "must be the name, kind and size of a public source, as it was saved, got {text:?}"
+    );
+    Err(DpError::invalid("public_data", reason))
+}
+
 /// Items that need no protection, with the name of their source and their number; created by
 /// [`PublicSource::data`]. It is displayed as in the privacy statement.
 ///

@@ -23,7 +23,7 @@ mod policies;
 mod thresholds;
 
 pub use policies::{
-    AutomaticClipping, Clipping, FlatClipping, GroupedClipping, LayerwiseClipping,
+    AutomaticClipping, Clipping, ClippingConfig, FlatClipping, GroupedClipping, LayerwiseClipping,
     MultipliedClipping, PublicNorms, QuantileClipping, QuantileEstimate, QuantileRule,
     QuantileTracker, ScheduledClipping,
 };

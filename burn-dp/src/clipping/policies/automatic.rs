@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use crate::DpError;
 use crate::clipping::thresholds::Thresholds;
@@ -69,6 +70,11 @@ impl Clipping for AutomaticClipping {
             "automatic, per-example gradients times {} / (L2 norm + {})",
             self.norm, self.stability
         )
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        let Self { norm, stability } = *self;
+        Some(ClippingConfig(Settings::Automatic { norm, stability }))
     }
 }
 

@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use crate::DpError;
 use crate::clipping::thresholds::{NoiseSplit, Thresholds};
@@ -83,6 +84,14 @@ impl Clipping for GroupedClipping {
             .public_data()
             .map_or(String::new(), |origin| format!("; merged by norms on {origin}"));
         format!("per group, L2 norms {}{merged}; noise {:?}", groups.join(", "), self.split)
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        Some(ClippingConfig(Settings::Grouped {
+            groups: (&self.groups).into(),
+            norms: self.norms.clone(),
+            noise_split: self.split.clone(),
+        }))
     }
 }
 

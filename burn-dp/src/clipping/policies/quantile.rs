@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use super::quantile_estimate::{EstimateUpdates, QuantileEstimate, QuantileRule, restore, save};
 use crate::DpError;
@@ -137,13 +138,19 @@ impl QuantileClipping {
         self
     }
 
+    /// Sets rule, learning rate and schedule of the thresholds.
+    pub(super) fn with_updates(mut self, updates: EstimateUpdates) -> Result<Self, DpError> {
+        self.updates = updates.checked()?;
+        Ok(self)
+    }
+
     /// Sets the learning rate η_C of the thresholds. Default: 0.2; 0 keeps the thresholds.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the learning rate is negative or not finite.
     pub fn with_learning_rate(mut self, learning_rate: f64) -> Result<Self, DpError> {
-        self.updates.set_learning_rate(learning_rate)?;
+        self.updates = self.updates.with_learning_rate(learning_rate)?;
         Ok(self)
     }
 
@@ -215,6 +222,19 @@ impl Clipping for QuantileClipping {
         let whole = ParameterGroups::whole();
         let names = self.groups.as_ref().unwrap_or(&whole).names();
         names.iter().cloned().zip(self.estimates.iter().map(QuantileEstimate::value)).collect()
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        Some(ClippingConfig(Settings::Quantile {
+            target: self.estimates[0].target(),
+            by_slack: self.kind == CountKind::Slack,
+            groups: self.groups.as_ref().map(Into::into),
+            initial: self.initial[0],
+            floor: self.floor,
+            updates: self.updates.clone(),
+            count_noise: self.noise,
+            noise_split: self.split.clone(),
+        }))
     }
 
     fn save_state(&self) -> serde_json::Value {

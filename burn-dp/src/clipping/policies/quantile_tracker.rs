@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use super::public_norms::PublicNorms;
 use super::quantile_estimate::{EstimateUpdates, QuantileEstimate, QuantileRule, restore, save};
@@ -136,8 +137,14 @@ impl QuantileTracker {
     ///
     /// Returns [`DpError::InvalidArgument`] if the learning rate is negative or not finite.
     pub fn with_rule(mut self, rule: QuantileRule, learning_rate: f64) -> Result<Self, DpError> {
-        self.updates.set_learning_rate(learning_rate)?;
+        self.updates = self.updates.with_learning_rate(learning_rate)?;
         self.updates.rule = rule;
+        Ok(self)
+    }
+
+    /// Sets rule, learning rate and schedule of the estimates.
+    pub(super) fn with_updates(mut self, updates: EstimateUpdates) -> Result<Self, DpError> {
+        self.updates = updates.checked()?;
         Ok(self)
     }
 
@@ -248,6 +255,21 @@ impl Clipping for QuantileTracker {
         others.chain(own).chain(means).collect()
     }
 
+    fn to_config(&self) -> Option<ClippingConfig> {
+        let policy = match &self.clipping {
+            Some((clipping, noise)) => Some((Box::new(clipping.to_config()?.0), *noise)),
+            None => None,
+        };
+        Some(ClippingConfig(Settings::Tracker {
+            groups: (&self.groups).into(),
+            quantiles: self.quantiles.clone(),
+            with_means: !self.means.is_empty(),
+            initial: self.initial,
+            updates: self.updates.clone(),
+            policy,
+        }))
+    }
+
     fn save_state(&self) -> serde_json::Value {
         let clipping = self.clipping.as_ref().map(|(clipping, _)| clipping.save_state());
         serde_json::json!([clipping, save(&self.estimates), self.means])
@@ -325,7 +347,10 @@ mod tests {
         for rate in [f64::NAN, f64::INFINITY, -0.1] {
             let tracker = QuantileTracker::new(three_groups(), [0.5]).unwrap();
             let error = tracker.with_rule(QuantileRule::Linear, rate).unwrap_err().to_string();
-            assert!(error.contains("quantile_lr") && error.contains(&rate.to_string()), "{error}");
+            assert!(
+                error.contains("learning_rate") && error.contains(&rate.to_string()),
+                "{error}"
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! Counts of units whose norm is at most a threshold, released together with the sum.
 
 use burn_dp_accountant::AdaptiveClippingSplit;
+use serde::{Deserialize, Serialize};
 
 use crate::DpError;
 use crate::error::positive;
@@ -100,7 +101,8 @@ impl Count {
 }
 
 /// The noise on the counts of a step.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CountNoise {
     /// The standard deviation σ_b on each count.
     Std(f64),

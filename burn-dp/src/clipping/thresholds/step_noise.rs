@@ -1,6 +1,7 @@
 //! The noise that follows from thresholds.
 
 use burn_dp_accountant::{DpEvent, effective_noise_multiplier};
+use serde::{Deserialize, Serialize};
 
 use super::bound::{Bound, check_one_each};
 use super::count::CountNoise;
@@ -20,7 +21,8 @@ const ROUND_UP: f64 = 1.0 + 1e-12;
 ///
 /// McMahan et al., A general approach to adding differential privacy to iterative training
 /// procedures, 2018, section 2.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NoiseSplit {
     /// Every group costs the same: `σ_h = z √L C_h`.
     #[default]
