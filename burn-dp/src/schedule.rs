@@ -84,10 +84,11 @@ impl Schedule {
     /// positive and finite.
     pub fn steps(factors: impl Into<Vec<(u64, f64)>>) -> Result<Self, DpError> {
         let factors = factors.into();
-        factors.iter().try_for_each(|&(_, factor)| positive("factor", factor))?;
+        factors.iter().try_for_each(|&(_, factor)| positive("factors", factor))?;
         if let Some(pair) = factors.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
-            let reason = format!("must increase, got {} after {}", pair[1].0, pair[0].0);
-            return Err(DpError::invalid("steps", reason));
+            let reason =
+                format!("must have increasing steps, got {} after {}", pair[1].0, pair[0].0);
+            return Err(DpError::invalid("factors", reason));
         }
         Ok(Self { kind: Kind::Steps(factors) })
     }

@@ -61,7 +61,7 @@ impl PublicSchedule {
     ///
     /// Returns [`DpError::InvalidArgument`] if Burn rejects the configuration.
     pub fn of_groups(config: &ModuleLrSchedulerConfig) -> Result<Self, DpError> {
-        config.init().map(Self).map_err(|reason| DpError::invalid("lr", reason))
+        config.init().map(Self).map_err(|reason| DpError::invalid("config", reason))
     }
 
     /// Declares that a custom scheduler depends only on public values.

@@ -2,6 +2,7 @@ use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use crate::DpError;
 use crate::clipping::thresholds::{NoiseSplit, Thresholds};
+use crate::error::positive;
 use crate::model::ParameterGroups;
 
 /// Clips groups of parameters separately: per layer, per module, or as given.
@@ -44,6 +45,7 @@ impl GroupedClipping {
     ///
     /// Returns [`DpError::InvalidArgument`] if `max_grad_norm` is not positive and finite.
     pub fn equal(groups: ParameterGroups, max_grad_norm: f64) -> Result<Self, DpError> {
+        positive("max_grad_norm", max_grad_norm)?;
         let norm = max_grad_norm / (groups.len() as f64).sqrt();
         let norms = vec![norm; groups.len()];
         Self::new(groups, norms)

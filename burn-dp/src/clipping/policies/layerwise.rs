@@ -76,7 +76,7 @@ impl LayerwiseClipping {
         norms: Vec<f64>,
         origin: String,
     ) -> Result<Self, DpError> {
-        positive("max_grad_norm", master.unwrap_or(1.0))?;
+        positive("master", master.unwrap_or(1.0))?;
         let (schedule, split) = (Schedule::constant(), NoiseSplit::default());
         Self { groups, master, schedule, split, norms, origin }.checked()
     }
@@ -87,7 +87,7 @@ impl LayerwiseClipping {
             return Ok(relative);
         }
         let largest = norms.means().into_iter().fold(0.0, f64::max);
-        positive("largest public norm", largest)?;
+        positive("norms", largest)?;
         Ok(relative.into_iter().map(|norm| norm * largest).collect())
     }
 

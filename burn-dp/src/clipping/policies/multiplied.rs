@@ -4,6 +4,7 @@ use super::public_norms::PublicNorms;
 use super::saved_values::saved_norms;
 use crate::DpError;
 use crate::clipping::thresholds::Thresholds;
+use crate::error::positive;
 use crate::model::ParameterGroups;
 
 /// Maximum multiplier derived from public norms.
@@ -48,6 +49,7 @@ impl MultipliedClipping {
         max_grad_norm: f64,
         multipliers: Vec<f64>,
     ) -> Result<Self, DpError> {
+        positive("max_grad_norm", max_grad_norm)?;
         let clipping = Self { groups, max_grad_norm, multipliers, origin: None };
         clipping.thresholds(0)?;
         Ok(clipping)
@@ -94,7 +96,7 @@ impl Clipping for MultipliedClipping {
     fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         if self.origin.is_none() {
             return Err(DpError::invalid(
-                "public norms",
+                "norms",
                 "have no use: the multipliers were given; use `MultipliedClipping::from_public`",
             ));
         }

@@ -40,7 +40,7 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         let _ = norms;
         let reason = format!("have no use in the clipping policy ({})", self.describe());
-        Err(DpError::invalid("public norms", reason))
+        Err(DpError::invalid("norms", reason))
     }
 
     /// Returns the public data that the policy was created from, as [displayed](crate::PublicData).

@@ -53,12 +53,12 @@ impl QuantileEstimate {
     pub fn new(target: f64, initial: f64) -> Result<Self, DpError> {
         if !(0.0..=1.0).contains(&target) {
             let reason = format!("must be between 0 and 1, got {target}");
-            return Err(DpError::invalid("target_quantile", reason));
+            return Err(DpError::invalid("target", reason));
         }
-        positive("initial threshold", initial)?;
+        positive("initial", initial)?;
         if initial > LARGEST {
             let reason = format!("must be at most {LARGEST:e}, got {initial}");
-            return Err(DpError::invalid("initial threshold", reason));
+            return Err(DpError::invalid("initial", reason));
         }
         Ok(Self { value: initial, target, floor: initial / 1e9 })
     }

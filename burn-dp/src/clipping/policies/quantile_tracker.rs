@@ -235,7 +235,7 @@ impl Clipping for QuantileTracker {
     fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         match &mut self.clipping {
             Some((clipping, _)) => clipping.set_public_norms(norms),
-            None => Err(DpError::invalid("public norms", "have no use where nothing is clipped")),
+            None => Err(DpError::invalid("norms", "have no use where nothing is clipped")),
         }
     }
 
@@ -383,6 +383,21 @@ mod tests {
         let error = without.load_state(&tracker.save_state()).unwrap_err().to_string();
         assert!(error.contains("the means of the clipping policy"), "{error}");
         assert!(new().load_state(&without.save_state()).is_err());
+    }
+
+    #[test]
+    fn the_bound_of_a_mean_follows_the_highest_quantile_in_any_order() {
+        for (quantiles, highest) in [([0.9, 0.5], 0), ([0.5, 0.9], 1)] {
+            let tracker = QuantileTracker::new(ParameterGroups::whole(), quantiles).unwrap();
+            let mut tracker = tracker.with_means();
+            // The estimates move apart, the one of 0.9 upward.
+            tracker.update(0, &if highest == 0 { [0.0, 1.0, 0.5] } else { [1.0, 0.0, 0.5] });
+            let thresholds = tracker.thresholds(1).unwrap();
+            let [low, high] = [thresholds.counts()[1 - highest], thresholds.counts()[highest]];
+            assert!(low.threshold < 0.1 && high.threshold > 0.1, "{low:?} {high:?}");
+            let mean = Count::whole(2.0 * high.threshold).with_kind(CountKind::ClippedNorm);
+            assert_eq!(thresholds.counts()[2], mean);
+        }
     }
 
     #[test]

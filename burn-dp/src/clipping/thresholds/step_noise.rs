@@ -50,13 +50,13 @@ impl NoiseSplit {
             Self::Proportional => vec![1.0; norms.len()],
             Self::Uniform => norms.iter().map(|norm| norm * norm).collect(),
             Self::Shares(shares) => {
-                check_one_each("noise_shares", groups, shares)?;
+                check_one_each("split", groups, shares)?;
                 shares.clone()
             }
         };
         let total: f64 = weights.iter().sum();
         let shares: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
-        check_one_each("noise_shares", groups, &shares)?;
+        check_one_each("split", groups, &shares)?;
         Ok(shares)
     }
 }
@@ -161,7 +161,7 @@ fn check(bound: &Bound, stds: &[f64], noise_multiplier: f64) -> Result<(), DpErr
         return Ok(());
     }
     Err(DpError::invalid(
-        "clipping norms",
+        "norms",
         format!(
             "leave an effective noise multiplier of {effective} where {noise_multiplier} is \
              accounted for; keep the norms and shares within the range of double precision"
