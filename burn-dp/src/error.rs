@@ -335,10 +335,10 @@ mod tests {
             (losses, "cannot compute per example: got 1 for 8 rows"),
             (
                 DpError::ChangedBuffer { path: "norm.mean".into() },
-                "`norm.mean` cannot be published: it is not trained, but it changed: what a forward \
-                 pass stores of the examples would be published without noise; remove the layer, \
-                 put it into evaluation mode, or, if only public data changed it, begin with \
-                 `updates::private_copy` or call `DpOptimizer::accept_public_buffers`",
+                "`norm.mean` cannot be published: it is not trained, but it changed: what a \
+                 forward pass stores of the examples would be published without noise; remove the \
+                 layer, put it into evaluation mode, or, if only public data changed it, begin \
+                 with `updates::private_copy` or call `DpOptimizer::accept_public_buffers`",
             ),
             (
                 DpError::NotFinite { what: "sums" },

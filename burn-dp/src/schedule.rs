@@ -49,8 +49,8 @@ fn refuse_function<S: Serializer>(
     _: S,
 ) -> Result<S::Ok, S::Error> {
     Err(serde::ser::Error::custom(format!(
-        "the schedule {name} is a function, which cannot be saved; use `Schedule::steps`, or set it \
-         after loading"
+        "the schedule {name} is a function, which cannot be saved; use `Schedule::steps`, or set \
+         it after loading"
     )))
 }
 

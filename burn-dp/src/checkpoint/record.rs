@@ -53,7 +53,7 @@ impl DpOptimizerRecord {
         Self { lost: LostSteps::Skip, ..self }
     }
 
-    /// Returns the record as bytes: a line with the privacy state as JSON and its checksum, and then
+    /// Returns the record as bytes: a line with the privacy state as JSON and its checksum, then
     /// the other parts, whose lengths and checksums are in that line. No other buffer contains the
     /// key.
     ///

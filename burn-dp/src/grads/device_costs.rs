@@ -102,8 +102,8 @@ impl DeviceCosts {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Device`] if the device fails, and [`DpError::InvalidState`] if there is no
-    /// clock, as in a browser.
+    /// Returns [`DpError::Device`] if the device fails, and [`DpError::InvalidState`] if there is
+    /// no clock, as in a browser.
     pub fn measure(device: &Device) -> Result<Self, DpError> {
         let device = device.clone().inner();
         let options = (&device, DType::F32);

@@ -344,8 +344,8 @@ mod tests {
         assert_eq!(
             grouped.describe(),
             "per group (a, b, c; noise Proportional), to the 0.5 quantile of the norms; from [0.1, \
-             0.1, 0.1], Geometric rule with learning rate 0.2 (1, 0.5 from step 5), at least 1e-10; \
-             counts use 0.1 of the cost of a step"
+             0.1, 0.1], Geometric rule with learning rate 0.2 (1, 0.5 from step 5), at least \
+             1e-10; counts use 0.1 of the cost of a step"
         );
         let slack = QuantileClipping::by_slack(0.3).unwrap().describe();
         assert!(slack.starts_with("flat, to the 0.3 mean slack; from [0.1], "), "{slack}");

@@ -293,7 +293,7 @@ mod tests {
             r#"{"flat": {}}"#,
             r#"{"automatic": {"norm": 1.0, "stability": 0.0}}"#,
             r#"{"flatt": {"max_grad_norm": 1.0}}"#,
-            r#"{"scheduled": {"policy": {"flat": {"max_grad_norm": -1.0}}, "schedule": "constant"}}"#,
+            r#"{"scheduled": {"policy": {"flat": {"max_grad_norm": 0}}, "schedule": "constant"}}"#,
             r#"{"adapted": {"policy": {"flat": {"max_grad_norm": 1.0}}, "state": [1.0]}}"#,
         ] {
             assert!(read(text).is_err(), "{text}");

@@ -32,8 +32,8 @@ pub(super) fn lift(record: &mut Record) -> Result<(), DpError> {
             return Err(DpError::invalid(
                 "indices",
                 format!(
-                    "must be rows of the weight: id {id} is outside of the vocabulary of {}; map unknown tokens to a row of their \
-                     own",
+                    "must be rows of the weight: id {id} is outside of the vocabulary of {}; map \
+                     unknown tokens to a row of their own",
                     weight[0]
                 ),
             ));
