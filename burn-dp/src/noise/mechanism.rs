@@ -452,7 +452,7 @@ mod tests {
             (mechanism, stream(2), bad.as_mut_slice()),
         ];
         let error = GaussianMechanism::release_all(parameters).unwrap_err();
-        assert!(matches!(error, DpError::InvalidArgument { name: "sums", .. }));
+        assert!(matches!(error, DpError::NotFinite { what: "sums" }));
         assert_eq!((good, bad), ([0.0; 3], [0.0; 2]));
         for bad in [f64::NAN, f64::INFINITY] {
             assert!(mechanism.release_scalar(stream(1), bad).is_err());

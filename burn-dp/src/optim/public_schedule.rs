@@ -123,6 +123,6 @@ mod tests {
     #[test]
     fn configurations_that_burn_refuses_are_errors() {
         let error = PublicSchedule::new(LinearLrSchedulerConfig::new(2.0, 0.1, 2)).err().unwrap();
-        assert!(matches!(error, DpError::InvalidArgument { name: "lr", .. }), "{error}");
+        assert!(matches!(error, DpError::InvalidArgument { name: "config", .. }), "{error}");
     }
 }

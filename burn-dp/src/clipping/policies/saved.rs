@@ -329,6 +329,10 @@ mod tests {
             (r#""c":2"#, r#""c":3"#),
             (r#"{"a":0,"b":1,"c":2}"#, "null"),
             (r#"{"a":0,"b":1,"c":2}"#, "{}"),
+            (
+                r#""names":["a","b","c"],"parameters":{"a":0,"b":1,"c":2}"#,
+                r#""names":[],"parameters":{}"#,
+            ),
         ] {
             assert!(text.contains(part), "{text}");
             let error = read(&text.replace(part, other)).unwrap_err().to_string();

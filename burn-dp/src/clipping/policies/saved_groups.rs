@@ -33,7 +33,7 @@ impl TryFrom<SavedGroups> for ParameterGroups {
             Some(parameters) => parameters.values().copied().collect(),
             None => [0].into(),
         };
-        if !used.iter().copied().eq(0..names.len()) {
+        if names.is_empty() || !used.iter().copied().eq(0..names.len()) {
             let reason = format!(
                 "must each have a parameter, and the parameters of groups {used:?} were read for \
                  {} names",
