@@ -105,8 +105,9 @@ pub enum DpError {
         /// The error of the data set.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The operating system cannot start the thread that loads batches. Free resources, or load
-    /// without a thread.
+    /// The operating system cannot start the thread that loads batches ahead. End other programs, or
+    /// load without a thread; see
+    /// [`with_prefetch`](crate::sampling::PrivateDataLoaderBuilder::with_prefetch).
     Thread(std::io::Error),
     /// A [`ReleaseStore`](crate::checkpoint::ReleaseStore) failed. The release was not made. Repair
     /// the store, and resume from the last record.
@@ -216,7 +217,11 @@ impl fmt::Display for DpError {
                  whose norm is not finite the weight zero before they are summed"
             ),
             Self::Dataset { source } => write!(f, "the data set cannot load an item: {source}"),
-            Self::Thread(source) => write!(f, "the loader thread cannot be started: {source}"),
+            Self::Thread(source) => write!(
+                f,
+                "the loader thread cannot be started: {source}; end other programs, or set \
+                 `with_prefetch(0)`"
+            ),
             Self::Store { source } => write!(
                 f,
                 "a release cannot be stored ({source}), so it was not made; make the store \
@@ -368,7 +373,11 @@ mod tests {
         for (error, message) in [
             (DpError::dataset(source()), "the data set cannot load an item: disk"),
             (DpError::io("run/log", source()), "run/log: disk"),
-            (DpError::Thread(source()), "the loader thread cannot be started: disk"),
+            (
+                DpError::Thread(source()),
+                "the loader thread cannot be started: disk; end other programs, or set \
+                 `with_prefetch(0)`",
+            ),
             (
                 DpError::Store { source: Box::new(source()) },
                 "a release cannot be stored (disk), so it was not made; make the store writable, \
