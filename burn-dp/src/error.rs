@@ -105,8 +105,8 @@ pub enum DpError {
         /// The error of the data set.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The operating system cannot start the thread that loads batches ahead. End other programs, or
-    /// load without a thread; see
+    /// The operating system cannot start the thread that loads batches ahead. End other programs,
+    /// or load without a thread; see
     /// [`with_prefetch`](crate::sampling::PrivateDataLoaderBuilder::with_prefetch).
     Thread(std::io::Error),
     /// A [`ReleaseStore`](crate::checkpoint::ReleaseStore) failed. The release was not made. Repair
