@@ -17,6 +17,8 @@
 //! | [`ScheduledClipping`] | the thresholds of another policy, times a schedule |
 //! | [`QuantileTracker`] | the thresholds of another policy, or none: it estimates norms |
 //!
+//! Each of these policies is saved with its plan; see [`ClippingConfig`].
+//!
 //! `thresholds` holds what one step needs; `policies` holds the rules that choose it.
 
 mod policies;
