@@ -18,7 +18,7 @@ pub use fault::{Fault, FaultKind, Faults};
 pub enum DpError {
     /// An argument is out of its range or does not fit the others. Pass another value.
     InvalidArgument {
-        /// Name of the argument, as in the signature.
+        /// Name of the argument as in the signature, or of the setting: `steps` of `with_steps`.
         name: &'static str,
         /// The value, and the expected one.
         reason: String,
@@ -42,6 +42,12 @@ pub enum DpError {
     /// Several parts of a model cannot be trained privately. Replace or freeze them; each fault
     /// names its replacement.
     UnsupportedParts(Faults),
+    /// A value of the model that is not trained changed during the run. What a forward pass stores
+    /// of the examples would be published without noise.
+    ChangedBuffer {
+        /// Path of the value, for example `norm.running_mean`.
+        path: String,
+    },
     /// Losses (or features) do not belong to single examples: they are not one value per example,
     /// one example affects the value of another, or the values are random. Return one loss per
     /// example, as in [`losses`](crate::losses), and avoid operations across the batch.
@@ -67,8 +73,8 @@ pub enum DpError {
         /// The state, and a remedy.
         reason: String,
     },
-    /// A checkpoint, a record or a log is damaged, or belongs to another run. Load the state of
-    /// this run. A new run spends its own budget on the same data.
+    /// A checkpoint, a record, a key or a log is damaged, missing, in use, or belongs to another
+    /// run. Load the state of this run. A new run spends its own budget on the same data.
     SavedState {
         /// The difference, and a remedy.
         reason: String,
@@ -87,17 +93,33 @@ pub enum DpError {
         /// The tensor and the cause.
         reason: String,
     },
+    /// A sum to be released is not finite. Nothing was released. Give units whose norm is not
+    /// finite the weight zero before they are summed, as the clipping of this crate does.
+    NotFinite {
+        /// What was to be released.
+        what: &'static str,
+    },
     /// The data set cannot load an item, so its step did not run. Repair the item, because leaving
     /// it out would change the data set that the guarantee covers.
     Dataset {
         /// The error of the data set.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The operating system cannot start the thread that loads batches ahead. End other programs,
+    /// or load without a thread; see
+    /// [`with_prefetch`](crate::sampling::PrivateDataLoaderBuilder::with_prefetch).
+    Thread(std::io::Error),
+    /// A [`ReleaseStore`](crate::checkpoint::ReleaseStore) failed. The release was not made. Repair
+    /// the store, and resume from the last record.
+    Store {
+        /// The error of the store.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The operating system, or the browser, provides no entropy for the noise. There is no weaker
     /// fallback.
     Entropy(String),
-    /// The accountant cannot compute a number, for example the noise multiplier for a budget that
-    /// no noise can meet.
+    /// An error of the accountant. It cannot compute a number, for example the noise multiplier for
+    /// a budget that no noise can meet.
     Accountant(AccountantError),
     /// A file cannot be read or written. Check the path and its permissions.
     Io {
@@ -171,6 +193,13 @@ impl fmt::Display for DpError {
                 write!(f, "the model cannot be trained privately:\n{faults}")
             }
             Self::OtherModel { path, reason } => write!(f, "`{path}` does not fit: {reason}"),
+            Self::ChangedBuffer { path } => write!(
+                f,
+                "`{path}` cannot be published: it is not trained, but it changed: what a forward \
+                 pass stores of the examples would be published without noise; remove the layer, \
+                 put it into evaluation mode, or, if only public data changed it, begin with \
+                 `updates::private_copy` or call `DpOptimizer::accept_public_buffers`"
+            ),
             Self::NotPerExample { reason } => write!(f, "cannot compute per example: {reason}"),
             Self::BudgetExhausted { epsilon, budget, delta, steps } => write!(
                 f,
@@ -182,7 +211,22 @@ impl fmt::Display for DpError {
             Self::SavedState { reason } => write!(f, "saved state refused: {reason}"),
             Self::Encoding { what, reason } => write!(f, "{what} cannot be encoded: {reason}"),
             Self::Device { reason } => write!(f, "cannot read from the device: {reason}"),
+            Self::NotFinite { what } => write!(
+                f,
+                "{what} must be finite, got an infinity or NaN; nothing was released. Give units \
+                 whose norm is not finite the weight zero before they are summed"
+            ),
             Self::Dataset { source } => write!(f, "the data set cannot load an item: {source}"),
+            Self::Thread(source) => write!(
+                f,
+                "the loader thread cannot be started: {source}; end other programs, or set \
+                 `with_prefetch(0)`"
+            ),
+            Self::Store { source } => write!(
+                f,
+                "a release cannot be stored ({source}), so it was not made; make the store \
+                 writable, and resume from the last record"
+            ),
             Self::Entropy(reason) => {
                 write!(f, "there is no entropy of the system or browser for the noise: {reason}")
             }
@@ -216,7 +260,8 @@ impl std::error::Error for DpError {
             Self::Accountant(error) => Some(error),
             Self::UnsupportedParts(faults) => Some(faults),
             Self::Io { source, .. } => Some(source),
-            Self::Dataset { source } => Some(&**source),
+            Self::Dataset { source } | Self::Store { source } => Some(&**source),
+            Self::Thread(source) => Some(source),
             Self::Training(error) => error.source(),
             _ => None,
         }
@@ -294,6 +339,18 @@ mod tests {
             (other, "`norm` does not fit: it has 3 values"),
             (losses, "cannot compute per example: got 1 for 8 rows"),
             (
+                DpError::ChangedBuffer { path: "norm.mean".into() },
+                "`norm.mean` cannot be published: it is not trained, but it changed: what a \
+                 forward pass stores of the examples would be published without noise; remove the \
+                 layer, put it into evaluation mode, or, if only public data changed it, begin \
+                 with `updates::private_copy` or call `DpOptimizer::accept_public_buffers`",
+            ),
+            (
+                DpError::NotFinite { what: "sums" },
+                "sums must be finite, got an infinity or NaN; nothing was released. Give units \
+                 whose norm is not finite the weight zero before they are summed",
+            ),
+            (
                 spent,
                 "the next step would spend epsilon = 3.00001 at delta = 1e-5, more than the \
                  budget of 3; 7 steps were released and nothing more was",
@@ -316,6 +373,16 @@ mod tests {
         for (error, message) in [
             (DpError::dataset(source()), "the data set cannot load an item: disk"),
             (DpError::io("run/log", source()), "run/log: disk"),
+            (
+                DpError::Thread(source()),
+                "the loader thread cannot be started: disk; end other programs, or set \
+                 `with_prefetch(0)`",
+            ),
+            (
+                DpError::Store { source: Box::new(source()) },
+                "a release cannot be stored (disk), so it was not made; make the store writable, \
+                 and resume from the last record",
+            ),
             (shared, "the data set cannot load an item: disk"),
         ] {
             assert_eq!(error.to_string(), message);

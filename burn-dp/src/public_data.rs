@@ -57,17 +57,17 @@ impl PublicSource {
         let is_one_line = |c: char| !c.is_control() && c != ';';
         if self.name.trim().is_empty() || !self.name.chars().all(is_one_line) {
             return Err(DpError::invalid(
-                "public source",
+                "name",
                 format!(
-                    "must have a name of one line without a semicolon, which the privacy statement \
-                     contains, got {:?}",
+                    "must be one line without a semicolon, because the privacy statement contains \
+                     it, got {:?}",
                     self.name
                 ),
             ));
         }
         if size == 0 {
             return Err(DpError::invalid(
-                "public data",
+                "items",
                 format!(
                     "must have at least one item, and {} has none; give another source, or use a \
                      clipping policy without public data",
@@ -78,6 +78,25 @@ impl PublicSource {
         let items = if size == 1 { "item" } else { "items" };
         Ok(format!("{} ({}, {size} {items})", self.name, self.kind))
     }
+}
+
+/// Returns the description of public data that was read from a file, if it has a name, a kind and a
+/// size. The name may contain further descriptions.
+pub(crate) fn checked_origin(text: String) -> Result<String, DpError> {
+    let described = || {
+        let (name, rest) = text.strip_suffix(')')?.rsplit_once(" (")?;
+        let (kind, items) = rest.split_once(", ")?;
+        let kind = ["published", "generated", "consented"].into_iter().find(|&known| known == kind);
+        let size = items.split(' ').next()?.parse().ok()?;
+        PublicSource { name: name.into(), kind: kind? }.origin(size).ok()
+    };
+    if described().as_ref() == Some(&text) {
+        return Ok(text);
+    }
+    let reason = format!(
+        "must be the name, kind and size of a public source, as it was saved, got {text:?}"
+    );
+    Err(DpError::invalid("public_data", reason))
 }
 
 /// Items that need no protection, with the name of their source and their number; created by
@@ -156,7 +175,7 @@ mod tests {
     fn a_source_without_a_name_or_items_is_refused() {
         for name in ["", " ", "two\nlines", "two; names"] {
             let error = PublicSource::published(name).data(vec![1]).unwrap_err().to_string();
-            assert!(error.contains("must have a name"), "{error}");
+            assert!(error.contains("name must be one line"), "{error}");
         }
         let error = PublicSource::published("letters").data::<u8>(vec![]).unwrap_err().to_string();
         assert!(error.contains("letters has none") && error.contains("without public"), "{error}");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::DpError;
 use crate::error::positive;
@@ -35,12 +35,23 @@ enum Kind {
         every: u64,
     },
     Steps(Vec<(u64, f64)>),
-    /// Not data, so it is not saved.
-    #[serde(skip)]
+    #[serde(skip_deserializing, serialize_with = "refuse_function")]
     Function {
         name: String,
         factor: Arc<dyn Fn(u64) -> f64 + Send + Sync>,
     },
+}
+
+/// A function is not data.
+fn refuse_function<S: Serializer>(
+    name: &str,
+    _: &Arc<dyn Fn(u64) -> f64 + Send + Sync>,
+    _: S,
+) -> Result<S::Ok, S::Error> {
+    Err(serde::ser::Error::custom(format!(
+        "the schedule {name} is a function, which cannot be saved; use `Schedule::steps`, or set \
+         it after loading"
+    )))
 }
 
 impl Schedule {
@@ -73,10 +84,11 @@ impl Schedule {
     /// positive and finite.
     pub fn steps(factors: impl Into<Vec<(u64, f64)>>) -> Result<Self, DpError> {
         let factors = factors.into();
-        factors.iter().try_for_each(|&(_, factor)| positive("factor", factor))?;
+        factors.iter().try_for_each(|&(_, factor)| positive("factors", factor))?;
         if let Some(pair) = factors.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
-            let reason = format!("must increase, got {} after {}", pair[1].0, pair[0].0);
-            return Err(DpError::invalid("steps", reason));
+            let reason =
+                format!("must have increasing steps, got {} after {}", pair[1].0, pair[0].0);
+            return Err(DpError::invalid("factors", reason));
         }
         Ok(Self { kind: Kind::Steps(factors) })
     }

@@ -109,10 +109,12 @@ pub fn optimizer(kind: Kind) -> DpOptimizer {
     }
 }
 
-/// Returns the bytes of the record without lengths and checksums: what [`checkpoint`] takes.
+/// Returns the bytes of the record without the checksum of its line: what [`checkpoint`] takes.
 #[allow(dead_code, reason = "the program that writes the seeds calls it")]
 pub fn seed(record: &DpOptimizerRecord) -> Vec<u8> {
-    record.to_bytes().expect("a record")[12..].to_vec()
+    let bytes = record.to_bytes().expect("a record");
+    let end = bytes.iter().position(|&byte| byte == b'\n').expect("a line");
+    [&bytes[9..end], &bytes[end + 1..]].concat()
 }
 
 /// Returns the number of the run and the bytes of a record whose privacy state and parts are these
@@ -134,12 +136,8 @@ fn record(bytes: &[u8]) -> Option<(u64, Vec<u8>)> {
         saved[1] = crc32fast::hash(part).into();
     }
     let run = state.pointer("/run/run").and_then(Value::as_u64).unwrap_or(0);
-    let json = serde_json::to_vec(&state).ok()?;
-    let mut record = (json.len() as u64).to_le_bytes().to_vec();
-    record.extend(crc32fast::hash(&json).to_le_bytes());
-    record.extend(json);
-    record.extend(contents);
-    Some((run, record))
+    let line = line(&serde_json::to_string(&state).ok()?);
+    Some((run, [line.as_bytes(), contents].concat()))
 }
 
 /// Returns the log of a run that has released nothing.

@@ -354,6 +354,81 @@ mod tests {
         assert_eq!(upper(&run(separated), 20, added), upper(&run(at_most), 20, added));
     }
 
+    // The strategy has 3 bands, and 20 steps are no multiple of 7 or of 3: a started part counts.
+    #[test]
+    fn bands_over_steps_that_are_no_multiple_of_the_bins_have_known_sensitivities() {
+        let columns = [1.0f64, 0.5, 0.25];
+        let of_rows = |times: u64, gap: usize, steps: usize| {
+            let mut rows = vec![0.0f64; steps];
+            for column in (0..times as usize).map(|time| time * gap) {
+                for (row, value) in rows[column..].iter_mut().zip(columns) {
+                    *row += value;
+                }
+            }
+            rows.iter().map(|row| row * row).sum::<f64>().sqrt()
+        };
+        let found = |participation| {
+            let run = DpEvent::correlated_gaussian(2.0, &strategy(), participation);
+            run.without_correlation(20).unwrap()
+        };
+        let multiplier = |event: &DpEvent| match event {
+            DpEvent::Gaussian { noise_multiplier } => *noise_multiplier,
+            other => panic!("{other}"),
+        };
+        let same = |found: f64, sensitivity: f64| {
+            assert!((found * sensitivity / 2.0 - 1.0).abs() < 1e-9, "{found} {sensitivity}");
+        };
+        // Three participations, 7 apart; and in every bin of 5 steps one, at most 4.
+        let separated = Participation::MinSeparation { separation: 7, sampling_probability: 0.01 };
+        let (event, count) = found(separated);
+        same(multiplier(&event), of_rows(3, 7, 20));
+        assert_eq!(count, 1);
+        let (event, _) = found(Participation::BallsInBins { bins: 5 });
+        same(multiplier(&event), of_rows(4, 5, 20));
+        // Three of them may be adjacent.
+        let (event, _) = found(Participation::RandomAllocation { bins: 7 });
+        same(multiplier(&event), of_rows(3, 1, 20));
+        // Bins of which two share no row: a random allocation to them, for the started epoch too.
+        let (event, count) = found(Participation::BallsInBins { bins: 7 });
+        let DpEvent::RandomAllocation { steps: 2, participations: 1, epochs: 1, event } = event
+        else {
+            panic!("{event}")
+        };
+        same(multiplier(&event), of_rows(3, 7, 20));
+        assert_eq!(count, 1);
+        // With one band, the epochs are counted.
+        let identity = Strategy::identity(20).unwrap();
+        let run = |participation| DpEvent::correlated_gaussian(2.0, &identity, participation);
+        let bins = run(Participation::BallsInBins { bins: 7 }).without_correlation(20).unwrap();
+        assert!(matches!(bins, (DpEvent::RandomAllocation { steps: 7, epochs: 3, .. }, 1)));
+        let fresh = run(Participation::RandomAllocation { bins: 7 });
+        let fresh = fresh.without_correlation(20).unwrap();
+        assert!(matches!(fresh, (DpEvent::RandomAllocation { steps: 7, epochs: 1, .. }, 3)));
+    }
+
+    #[test]
+    fn a_run_of_invalid_steps_is_not_recorded_and_not_read() {
+        let mut ledger = ledger();
+        for (multiplier, participation) in [
+            (-1.0, Participation::once()),
+            (f64::NAN, Participation::once()),
+            (0.0, Participation::once()),
+            (1.0, Participation::AtMost { times: 0, separation: 1 }),
+            (1.0, cyclic(2)),
+        ] {
+            let step = DpEvent::correlated_gaussian(multiplier, &strategy(), participation);
+            assert!(ledger.record(&step).is_err(), "{step}");
+            assert!(ledger.record_many(&step, 20).is_err(), "{step}");
+        }
+        assert_eq!(ledger.releases(), 0);
+        let step = DpEvent::correlated_gaussian(1.5, &strategy(), Participation::once());
+        ledger.record_many(&step, 20).unwrap();
+        let text = ledger.to_json().unwrap();
+        assert!(text.contains("1.5"), "{text}");
+        let error = PrivacyLedger::from_json(&text.replace("1.5", "-1.5")).unwrap_err().to_string();
+        assert!(error.contains("noise_multiplier"), "{error}");
+    }
+
     #[test]
     fn separated_steps_cost_at_most_poisson_sampling() {
         let added = RELATIONS[0];

@@ -113,8 +113,8 @@ impl GradientCanaries {
         };
         let changes: Option<Vec<f64>> = self.places.iter().map(change).collect();
         let Some(changes) = changes else {
-            let reason = "must be models with the parameters that the canaries were made for";
-            return Err(DpError::invalid("before and after", reason));
+            let reason = "must be the model that the canaries were made for, as `before` must be";
+            return Err(DpError::invalid("after", reason));
         };
         self.scores.iter_mut().zip(changes).for_each(|(score, change)| *score += change);
         Ok(())

@@ -256,3 +256,25 @@ pub(super) fn mark_erased(folder: &Path, run: u64) -> Result<(), DpError> {
     write(&path, format!("{run:016x}\n").as_bytes())?;
     sync_parent(&path)
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    // Sharp edge: the blocks of the file are overwritten, not only its name removed.
+    #[test]
+    fn an_erased_key_is_overwritten_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, other] = ["run.key", "other-name"].map(|name| folder.path().join(name));
+        let file = KeyFile::new(&path);
+        assert!(file.store(7, &"ab".repeat(32), |_| false).unwrap());
+        fs::hard_link(&path, &other).unwrap();
+        let before = fs::read(&other).unwrap();
+        file.erase_of(8).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), before);
+        file.erase_of(7).unwrap();
+        assert!(!path.exists());
+        assert_eq!(fs::read(&other).unwrap(), vec![0; before.len()]);
+    }
+}

@@ -1,14 +1,18 @@
-//! The lines of a log: each has a checksum, and the last one may be incomplete.
+//! Lines of JSON with a checksum: of a log, of a file with a key, and at the beginning of a record.
+//!
+//! No record of Burn, for two reasons. A log grows by one line for each release, and a process that
+//! ends while it writes cuts off the last line only. A key must be in no buffer that is not erased.
 
 use serde::Serialize;
+use zeroize::Zeroizing;
 
 use crate::DpError;
 
 /// Returns one line: a checksum and the content that it protects.
 pub(super) fn line(value: &impl Serialize) -> Result<String, DpError> {
-    let json =
-        serde_json::to_string(value).map_err(|error| DpError::encoding("a release", error))?;
-    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
+    let json = serde_json::to_string(value).map_err(|error| DpError::encoding("a line", error))?;
+    let json = Zeroizing::new(json);
+    Ok(format!("{:08x} {}\n", crc32fast::hash(json.as_bytes()), *json))
 }
 
 /// Returns the content of a line whose checksum is correct.

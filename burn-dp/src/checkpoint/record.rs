@@ -8,7 +8,8 @@ use zeroize::Zeroizing;
 
 use super::Checkpointer;
 use super::log_file::{LogFile, UnusedLog};
-use super::saved_run::{KeyIn, PrivacyState, SavedRun};
+use super::log_lines;
+use super::saved_run::{PrivacyState, SavedRun};
 use crate::DpError;
 use crate::device_read::blocking;
 use crate::optim::DpOptimizer;
@@ -40,9 +41,6 @@ pub struct DpOptimizerRecord {
     lost: LostSteps,
 }
 
-/// Number of bytes before the privacy state: its length and its checksum.
-const HEADER: usize = 12;
-
 impl DpOptimizerRecord {
     /// Returns the number of steps before the record.
     pub fn next_step(&self) -> u64 {
@@ -55,9 +53,9 @@ impl DpOptimizerRecord {
         Self { lost: LostSteps::Skip, ..self }
     }
 
-    /// Returns the record as bytes: the length and checksum of the privacy state, the privacy state
-    /// as JSON with the lengths and checksums of the other parts, and these parts. No other buffer
-    /// contains the key.
+    /// Returns the record as bytes: a line with the privacy state as JSON and its checksum, then
+    /// the other parts, whose lengths and checksums are in that line. No other buffer contains the
+    /// key.
     ///
     /// # Privacy
     ///
@@ -67,15 +65,10 @@ impl DpOptimizerRecord {
     ///
     /// Returns [`DpError::Encoding`] if the ledger cannot be encoded.
     pub fn to_bytes(&self) -> Result<Bytes, DpError> {
-        let json = Zeroizing::new(self.saved.to_json(KeyIn::State)?);
-        let parts: Vec<&[u8]> = self.saved.parts().map(|(_, bytes)| bytes).collect();
-        let parts_length: usize = parts.iter().map(|part| part.len()).sum();
-        let mut bytes = Vec::with_capacity(HEADER + json.len() + parts_length);
-        bytes.extend((json.len() as u64).to_le_bytes());
-        bytes.extend(crc32fast::hash(&json).to_le_bytes());
-        bytes.extend_from_slice(&json);
-        parts.into_iter().for_each(|part| bytes.extend_from_slice(part));
-        Ok(Bytes::from_bytes_vec(bytes))
+        let line = Zeroizing::new(log_lines::line(&self.saved.state())?);
+        let parts = self.saved.parts().map(|(_, bytes)| bytes);
+        let all: Vec<&[u8]> = [line.as_bytes()].into_iter().chain(parts).collect();
+        Ok(Bytes::from_bytes_vec(all.concat()))
     }
 
     /// Returns the record of these bytes.
@@ -100,14 +93,11 @@ impl DpOptimizerRecord {
     pub fn from_stored_bytes(bytes: &[u8]) -> Result<Self, DpError> {
         let source = Path::new(NAME);
         let cut = || damaged(source, "it is cut off");
-        let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(cut)?;
-        let (sum, rest) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
-        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| cut())?;
-        let (json, mut rest) = rest.split_at_checked(length).ok_or_else(cut)?;
-        if crc32fast::hash(json) != u32::from_le_bytes(*sum) {
-            return Err(damaged(source, "its content is not what was written"));
-        }
-        let state = PrivacyState::parse(source, json)?;
+        let end = bytes.iter().position(|&byte| byte == b'\n').ok_or_else(cut)?;
+        let (line, mut rest) = (&bytes[..end], &bytes[end + 1..]);
+        let json = std::str::from_utf8(line).ok().and_then(log_lines::checked);
+        let json = json.ok_or_else(|| damaged(source, "its content is not what was written"))?;
+        let state = PrivacyState::parse(source, json.as_bytes())?;
         let lengths = state.lengths();
         let saved = SavedRun::read(state, source, |name| {
             let length = lengths.get(name).and_then(|&length| usize::try_from(length).ok());

@@ -66,12 +66,7 @@ impl StoreLog {
         }
         // Until the store answers, because the future may be dropped.
         self.broken = true;
-        self.store.append(text).await.map_err(|error| {
-            DpError::state(format!(
-                "a release cannot be stored ({error}), so it was not made; make the store \
-                 writable, and resume from the last record"
-            ))
-        })?;
+        self.store.append(text).await.map_err(|source| DpError::Store { source })?;
         self.broken = false;
         Ok(())
     }
@@ -122,7 +117,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if the run has another log, or if the store fails.
+    /// Returns [`DpError::InvalidState`] if the run has another log, and [`DpError::Store`] if the
+    /// store fails.
     pub async fn with_release_store(
         self,
         store: impl ReleaseStore + 'static,

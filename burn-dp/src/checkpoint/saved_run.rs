@@ -23,7 +23,8 @@ pub(crate) const OPTIMIZER: &str = "optimizer.bpk";
 pub(crate) const SCHEDULER: &str = "scheduler.bpk";
 pub(super) const SPARSIFIER: &str = "sparsifier.bpk";
 pub(super) const AVERAGE: &str = "average.bpk";
-/// The encrypted memory of correlated noise.
+/// The encrypted memory of correlated noise: bytes without a structure, and so no record of Burn.
+/// Their length and checksum are in `privacy.json`.
 pub(super) const NOISE: &str = "noise.bin";
 pub(crate) const PRIVACY: &str = "privacy.json";
 
@@ -38,14 +39,6 @@ pub(crate) struct PrivacyState {
     /// Length and CRC-32 of the other parts.
     parts: BTreeMap<String, (u64, u32)>,
     pub(crate) run: EngineState,
-}
-
-/// The location of the key when a state is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyIn {
-    State,
-    /// In a separate file.
-    Elsewhere,
 }
 
 /// The whole state of a run between two steps.
@@ -178,14 +171,16 @@ impl SavedRun {
         self
     }
 
-    /// Returns the content of `privacy.json`. With the key in it, the caller erases it.
-    pub(crate) fn to_json(&self, key: KeyIn) -> Result<Vec<u8>, DpError> {
+    /// Returns the privacy state, with the key.
+    pub(super) fn state(&self) -> PrivacyState {
         let parts = self.parts().map(|(name, bytes)| (name.to_string(), fingerprint(bytes)));
-        let mut run = self.run.clone();
-        if key == KeyIn::Elsewhere {
-            run.key.zeroize();
-        }
-        let state = PrivacyState { format: FORMAT, parts: parts.collect(), run };
+        PrivacyState { format: FORMAT, parts: parts.collect(), run: self.run.clone() }
+    }
+
+    /// Returns the content of `privacy.json`, without the key.
+    pub(super) fn to_json(&self) -> Result<Vec<u8>, DpError> {
+        let mut state = self.state();
+        state.run.key.zeroize();
         serde_json::to_vec_pretty(&state).map_err(|error| DpError::encoding(PRIVACY, error))
     }
 

@@ -9,7 +9,7 @@ use super::folder::{create, remove, rename, sync, write};
 use super::key_file::{ERASED, KeyFile, erased_run, mark_erased};
 use super::log_file::{LogFile, RELEASES, UnusedLog};
 use super::owned::{self, Kind};
-use super::saved_run::{KeyIn, PRIVACY, SavedRun};
+use super::saved_run::{PRIVACY, SavedRun};
 use super::{Checkpoint, fail_point};
 use crate::DpError;
 use crate::device_read::blocking;
@@ -74,8 +74,8 @@ impl Checkpointer {
     /// Returns [`DpError::Io`] with the file that could not be written; the previous checkpoint
     /// still exists then, and the run can be saved again. Returns [`DpError::SavedState`] if the
     /// folder or the key file belongs to another run, [`DpError::InvalidState`] if the log of this
-    /// run is elsewhere, and [`DpError::UnsupportedModel`] if a value of the model that is not
-    /// trained changed during the run.
+    /// run is elsewhere, and [`DpError::ChangedBuffer`] if a value of the model that is not trained
+    /// changed during the run.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
         let verified = optim.engine.buffers.verify(model, Extent::Whole);
         blocking(verified, "DpOptimizer::to_record_async")?;
@@ -128,7 +128,7 @@ impl Checkpointer {
             write(&partial.path().join(name), bytes)?;
             fail_point::within_checkpoint(step);
         }
-        let json = saved.to_json(KeyIn::Elsewhere)?;
+        let json = saved.to_json()?;
         write(&partial.path().join(PRIVACY), &json)?;
         sync(partial.path())?;
         self.attach(saved, engine)?;

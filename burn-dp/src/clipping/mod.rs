@@ -17,13 +17,15 @@
 //! | [`ScheduledClipping`] | the thresholds of another policy, times a schedule |
 //! | [`QuantileTracker`] | the thresholds of another policy, or none: it estimates norms |
 //!
+//! Each of these policies is saved with its plan; see [`ClippingConfig`].
+//!
 //! `thresholds` holds what one step needs; `policies` holds the rules that choose it.
 
 mod policies;
 mod thresholds;
 
 pub use policies::{
-    AutomaticClipping, Clipping, FlatClipping, GroupedClipping, LayerwiseClipping,
+    AutomaticClipping, Clipping, ClippingConfig, FlatClipping, GroupedClipping, LayerwiseClipping,
     MultipliedClipping, PublicNorms, QuantileClipping, QuantileEstimate, QuantileRule,
     QuantileTracker, ScheduledClipping,
 };

@@ -102,7 +102,8 @@ impl DeviceCosts {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Device`] if the device fails, or if there is no clock, as in a browser.
+    /// Returns [`DpError::Device`] if the device fails, and [`DpError::InvalidState`] if there is
+    /// no clock, as in a browser.
     pub fn measure(device: &Device) -> Result<Self, DpError> {
         let device = device.clone().inner();
         let options = (&device, DType::F32);
@@ -110,7 +111,7 @@ impl DeviceCosts {
             let ones = || Tensor::ones([EXAMPLES, positions, FEATURES], options);
             OuterProducts::dense(ones(), ones())
         };
-        let no_clock = || DpError::device("there is no clock; give the costs with `new`");
+        let no_clock = || DpError::state("there is no clock; give the costs with `new`");
         let small = Tensor::<1>::ones([1], options);
         let launches =
             shortest(&device, || (0..LAUNCHES).fold(small.clone(), |sum, _| sum + small.clone()))?;

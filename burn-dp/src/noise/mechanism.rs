@@ -202,7 +202,7 @@ impl GaussianMechanism {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a sum is not finite; then all of them are set to
+    /// Returns [`DpError::NotFinite`] if a sum is not finite; then all of them are set to
     /// zero and nothing is released. Whether the error occurs depends on the data, so clipping has
     /// to exclude it.
     pub fn release(&self, stream: Stream, sums: &mut [f32]) -> Result<(), DpError> {
@@ -214,7 +214,7 @@ impl GaussianMechanism {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if any sum is not finite; then the sums of all
+    /// Returns [`DpError::NotFinite`] if any sum is not finite; then the sums of all
     /// parameters are set to zero and nothing is released.
     pub fn release_all(parameters: Vec<(Self, Stream, &mut [f32])>) -> Result<(), DpError> {
         let independent = |(mechanism, stream, sums)| (mechanism, stream, sums, None);
@@ -277,7 +277,7 @@ impl GaussianMechanism {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if the sum is not finite.
+    /// Returns [`DpError::NotFinite`] if the sum is not finite.
     pub fn release_scalar(&self, stream: Stream, sum: f64) -> Result<f64, DpError> {
         if !sum.is_finite() {
             return Err(not_finite());
@@ -290,11 +290,7 @@ impl GaussianMechanism {
 
 /// The error for sums that are not finite.
 pub(crate) fn not_finite() -> DpError {
-    DpError::invalid(
-        "sums",
-        "must be finite, got an infinity or NaN; nothing was released. Give units whose norm is \
-         not finite the weight zero before they are summed",
-    )
+    DpError::NotFinite { what: "sums" }
 }
 
 #[cfg(test)]
@@ -483,7 +479,7 @@ mod tests {
             (mechanism, stream(2), bad.as_mut_slice()),
         ];
         let error = GaussianMechanism::release_all(parameters).unwrap_err();
-        assert!(matches!(error, DpError::InvalidArgument { name: "sums", .. }));
+        assert!(matches!(error, DpError::NotFinite { what: "sums" }));
         assert_eq!((good, bad), ([0.0; 3], [0.0; 2]));
         for bad in [f64::NAN, f64::INFINITY] {
             assert!(mechanism.release_scalar(stream(1), bad).is_err());

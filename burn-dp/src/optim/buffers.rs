@@ -71,7 +71,7 @@ impl BufferCheck {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] with the path of a value that changed.
+    /// Returns [`DpError::ChangedBuffer`] with the path of a value that changed.
     pub(crate) async fn verify<M: Module>(&self, model: &M, extent: Extent) -> Result<(), DpError> {
         self.verified(model, extent).await.map(drop)
     }
@@ -80,7 +80,7 @@ impl BufferCheck {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::UnsupportedModel`] with the path of a value that changed.
+    /// Returns [`DpError::ChangedBuffer`] with the path of a value that changed.
     pub(crate) async fn end_of_step<M: Module>(
         &mut self,
         model: &M,
@@ -107,15 +107,7 @@ impl BufferCheck {
         let pairs = found.iter().filter_map(|(path, now)| Some((path, before.get(path)?, now)));
         match changed(pairs.collect()).await? {
             None => Ok(found),
-            Some(path) => Err(DpError::UnsupportedModel {
-                path,
-                reason:
-                    "it is not trained, but it changed: what a forward pass stores of the examples \
-                     would be published without noise; remove the layer, put it into evaluation \
-                     mode, or, if only public data changed it, begin with \
-                     `updates::private_copy` or call `DpOptimizer::accept_public_buffers`"
-                        .into(),
-            }),
+            Some(path) => Err(DpError::ChangedBuffer { path }),
         }
     }
 }

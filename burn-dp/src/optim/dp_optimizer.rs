@@ -191,7 +191,7 @@ impl DpOptimizer {
     /// Returns [`DpError::InvalidState`] if the batch belongs to another draw than the next step
     /// needs, or if one of its units was already added, the errors of [`PrivateBackward::run`],
     /// [`DpError::NotPerExample`] if there is not one loss for each row, and
-    /// [`DpError::UnsupportedModel`] if a value that is not trained changed since the first call.
+    /// [`DpError::ChangedBuffer`] if a value that is not trained changed since the first call.
     /// In that case nothing is added, and [`step`](Self::step) rejects the changed model;
     /// [`discard`](Self::discard) the logical batch before clipping it again.
     pub fn backward<M: Module, O>(
@@ -253,8 +253,8 @@ impl DpOptimizer {
     /// Returns [`DpError::InvalidState`] if the units belong to another draw than the next step
     /// needs, or if one of them was already added, [`DpError::InvalidArgument`] if a batcher
     /// returned another number of items, the errors of
-    /// [`clip_updates`](crate::updates::clip_updates), and [`DpError::UnsupportedModel`] if
-    /// `update` changed a stored value of `model` itself. In that case nothing is added;
+    /// [`clip_updates`](crate::updates::clip_updates), and [`DpError::ChangedBuffer`] if `update`
+    /// changed a stored value of `model` itself. In that case nothing is added;
     /// [`discard`](Self::discard) the logical batch before clipping it again.
     ///
     /// # Example

@@ -4,7 +4,7 @@ use std::path::Path;
 use burn::config::Config;
 use burn_dp_accountant::correlated_noise::Strategy;
 use burn_dp_accountant::{Budget, PrivacyLedger, Simulation, UnitOfPrivacy};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::SamplingScheme;
 use super::earlier::EarlierReleases;
@@ -23,9 +23,10 @@ use crate::updates::MiniSets;
 /// budget.
 ///
 /// It is a [`Config`] of Burn: [`save`](Config::save) writes it as JSON and [`load`](Config::load)
-/// reads it. Two settings cannot be saved, and `save` returns an error for a configuration that has
-/// them: a policy that was set with [`with_clipping`](Self::with_clipping) (only the threshold of
-/// flat clipping is data), and a [`Schedule::function`].
+/// reads it, with the [clipping policy](Self::with_clipping) and the description of the public data
+/// that it was created from. Two settings are not data, and `save` returns an error for a
+/// configuration that has them: a [`Schedule::function`], and a policy that is not of this crate.
+/// Leave them out, and set them after loading.
 ///
 /// # Example
 ///
@@ -58,8 +59,7 @@ pub struct PrivacyPlanConfig {
     pub(crate) noise_schedule: Schedule,
     #[serde(default)]
     pub(crate) max_grad_norm: Option<f64>,
-    #[serde(default, skip_deserializing)]
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "refuse_policy")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) clipping: Option<Box<dyn Clipping>>,
     #[serde(default)]
     pub(crate) sampling: SamplingScheme,
@@ -85,25 +85,13 @@ fn example() -> UnitOfPrivacy {
     UnitOfPrivacy::Example
 }
 
-/// A policy may contain anything, so it is not data.
-fn refuse_policy<S: Serializer>(
-    policy: &Option<Box<dyn Clipping>>,
-    _: S,
-) -> Result<S::Ok, S::Error> {
-    let described = policy.as_ref().map(|policy| policy.describe()).unwrap_or_default();
-    Err(serde::ser::Error::custom(format!(
-        "the clipping policy ({described}) cannot be saved; leave it out, and give it with \
-         `with_clipping` after loading"
-    )))
-}
-
 impl Config for PrivacyPlanConfig {
     /// Saves the configuration as JSON.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be written, and for a clipping policy, a function as
-    /// schedule, or a number that is not finite.
+    /// Returns an error if the file cannot be written, and for a clipping policy that is not of
+    /// this crate, a function as schedule, or a number that is not finite.
     fn save<P: AsRef<Path>>(&self, file: P) -> io::Result<()> {
         let numbers = [self.epochs, self.noise_multiplier, self.max_grad_norm];
         let mut numbers = numbers.into_iter().flatten().chain([self.expected_batch_size]);

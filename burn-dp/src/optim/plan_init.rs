@@ -323,6 +323,7 @@ mod tests {
 
     #[test]
     fn a_saved_configuration_gives_the_same_plan() {
+        use crate::clipping::QuantileClipping;
         use crate::schedule::Schedule;
         let sets = MiniSets::shuffled(1000, 8, 3).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -330,6 +331,7 @@ mod tests {
         let budget = Budget::new(2.0, 1e-5).unwrap();
         for config in [
             config().with_budget(budget).with_max_grad_norm(0.7),
+            config().with_budget(budget).with_clipping(QuantileClipping::new(0.5).unwrap()),
             config()
                 .with_noise_multiplier(1.1)
                 .with_noise_schedule(Schedule::exponential(0.9, 50).unwrap())
@@ -424,17 +426,29 @@ mod tests {
 
     #[test]
     fn what_is_not_data_is_refused_when_a_configuration_is_saved() {
-        use crate::clipping::AutomaticClipping;
+        use crate::clipping::Thresholds;
         use crate::schedule::Schedule;
+        #[derive(Clone, Debug)]
+        struct Own;
+        impl Clipping for Own {
+            fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
+                Thresholds::whole(1.0)
+            }
+
+            fn describe(&self) -> String {
+                "my own".into()
+            }
+        }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plan.json");
         for number in [f64::NAN, f64::INFINITY] {
             assert!(config().with_max_grad_norm(number).save(&path).is_err());
         }
-        let error = config().with_clipping(AutomaticClipping::new()).save(&path).unwrap_err();
-        assert!(error.to_string().contains("with_clipping"), "{error}");
+        let error = config().with_clipping(Own).save(&path).unwrap_err().to_string();
+        assert!(error.contains("my own") && error.contains("with_clipping"), "{error}");
         let function = Schedule::function("half", |_| 0.5);
-        assert!(config().with_noise_schedule(function).save(&path).is_err());
+        let error = config().with_noise_schedule(function).save(&path).unwrap_err().to_string();
+        assert!(error.contains("the schedule half is a function"), "{error}");
         assert!(!path.exists());
     }
 

@@ -61,7 +61,7 @@ impl PublicSchedule {
     ///
     /// Returns [`DpError::InvalidArgument`] if Burn rejects the configuration.
     pub fn of_groups(config: &ModuleLrSchedulerConfig) -> Result<Self, DpError> {
-        config.init().map(Self).map_err(|reason| DpError::invalid("lr", reason))
+        config.init().map(Self).map_err(|reason| DpError::invalid("config", reason))
     }
 
     /// Declares that a custom scheduler depends only on public values.
@@ -123,6 +123,6 @@ mod tests {
     #[test]
     fn configurations_that_burn_refuses_are_errors() {
         let error = PublicSchedule::new(LinearLrSchedulerConfig::new(2.0, 0.1, 2)).err().unwrap();
-        assert!(matches!(error, DpError::InvalidArgument { name: "lr", .. }), "{error}");
+        assert!(matches!(error, DpError::InvalidArgument { name: "config", .. }), "{error}");
     }
 }

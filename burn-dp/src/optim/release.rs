@@ -173,7 +173,7 @@ impl BoundRelease {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if a sum is not finite; nothing is released then, and
+    /// Returns [`DpError::NotFinite`] if a sum is not finite; nothing is released then, and
     /// the noise of the step still enters the noise of later steps.
     pub(crate) async fn release<M: Module>(
         self,

@@ -59,7 +59,7 @@ impl<O: Send + 'static> LogicalBatch<O> {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `physical_batch_size` is 0, and [`DpError::Dataset`]
+    /// Returns [`DpError::InvalidArgument`] if `physical_batch_size` is 0, and [`DpError::Thread`]
     /// if the background thread cannot be started.
     pub fn physical_batches(
         &self,

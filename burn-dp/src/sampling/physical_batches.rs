@@ -61,9 +61,7 @@ impl<O: Send + 'static> PhysicalBatches<O> {
                     }
                 }
             })
-            .map_err(|error| DpError::Dataset {
-                source: format!("the loader thread cannot be started: {error}").into(),
-            })?;
+            .map_err(DpError::Thread)?;
         Ok(Self { source: Source::Background(receiver, thread) })
     }
 }

@@ -52,7 +52,7 @@ impl Session {
     pub(super) fn capture(&self) -> Result<SavedRun, DpError> {
         let state = self.state();
         if let Some(Ended::Failed(error)) = &state.ended
-            && let DpError::UnsupportedModel { .. } = &**error
+            && let DpError::ChangedBuffer { .. } = &**error
         {
             // Values that were computed on private data would be saved with the model.
             return Err(DpError::Training(error.clone()));

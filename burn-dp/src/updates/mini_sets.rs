@@ -103,7 +103,7 @@ impl MiniSets {
     fn of(order: Vec<usize>, size: usize) -> Result<Self, DpError> {
         if size == 0 || size > order.len() {
             return Err(DpError::invalid(
-                "mini_set_size",
+                "size",
                 format!("must be from 1 to dataset_size = {}, got {size}", order.len()),
             ));
         }
@@ -259,10 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn invalid_mini_set_size_is_refused_by_name() {
+    fn invalid_size_of_mini_sets_is_refused_by_name() {
         for size in [0, 11] {
             let error = MiniSets::consecutive(10, size).unwrap_err().to_string();
-            assert!(error.contains("mini_set_size must be from 1 to dataset_size = 10"), "{error}");
+            assert!(error.contains("size must be from 1 to dataset_size = 10"), "{error}");
         }
     }
 

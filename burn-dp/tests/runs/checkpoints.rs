@@ -129,6 +129,25 @@ fn damaged_checkpoints_are_refused_with_the_file() {
         fs::write(path, text.replace("\"next_step\": 0", "\"next_step\": 1")).unwrap();
     });
     assert!(error.contains("contradict"), "{error}");
+    // A ledger whose header states something else than the plan.
+    let error = restore(|folder| {
+        let path = folder.join("privacy.json");
+        let mut state: serde_json::Value =
+            serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let batch = &mut state["run"]["ledger"]["header"]["facts"]["expected_batch_size"];
+        assert!(batch.is_string(), "{batch}");
+        *batch = "1".into();
+        fs::write(path, serde_json::to_vec(&state).unwrap()).unwrap();
+    });
+    assert!(error.contains("the ledger differs from the plan"), "{error}");
+    let error = restore(|folder| {
+        let path = folder.join("privacy.json");
+        let text = fs::read_to_string(&path).unwrap();
+        let other = text.replace("\"format_version\": 3", "\"format_version\": 99");
+        assert_ne!(other, text);
+        fs::write(path, other).unwrap();
+    });
+    assert!(error.contains("privacy.json is damaged"), "{error}");
 }
 
 #[cfg(unix)]

@@ -303,12 +303,12 @@ fn a_damaged_record_is_refused_with_the_way_out() {
     assert!(shown.starts_with("DpOptimizerRecord { next_step: 1, log: "), "{shown}");
 
     // Complete, but with an unknown version.
-    let at = bytes.windows(11).position(|part| part == b"\"format\": 5").unwrap() + 10;
+    let at = bytes.windows(10).position(|part| part == b"\"format\":5").unwrap() + 9;
     let mut other = bytes.clone();
     other[at] = b'9';
-    let length = u64::from_le_bytes(other[..8].try_into().unwrap()) as usize;
-    let sum = crc32fast::hash(&other[12..12 + length]);
-    other[8..12].copy_from_slice(&sum.to_le_bytes());
+    let end = other.iter().position(|&byte| byte == b'\n').unwrap();
+    let sum = format!("{:08x}", crc32fast::hash(&other[9..end]));
+    other[..8].copy_from_slice(sum.as_bytes());
     let error = read(&other).unwrap_err().to_string();
     assert!(error.contains("has format 9") && error.contains("with the version"), "{error}");
 }

@@ -166,7 +166,7 @@ fn a_sum_that_was_clipped_to_another_threshold_is_refused() {
     let part = draw.parts(2).unwrap().next().unwrap();
     let error = optim.accumulate(part, sum).unwrap_err().to_string();
     assert!(
-        error.contains("must equal the threshold of the logical step, [1.0], got [2.0]"),
+        error.contains("must be clipped to the thresholds of the logical step, [1.0], got [2.0]"),
         "{error}"
     );
 }

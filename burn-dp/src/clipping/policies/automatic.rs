@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use crate::DpError;
 use crate::clipping::thresholds::Thresholds;
@@ -35,7 +36,7 @@ impl AutomaticClipping {
     ///
     /// Returns [`DpError::InvalidArgument`] if the norm is not positive and finite.
     pub fn with_norm(mut self, norm: f64) -> Result<Self, DpError> {
-        positive("max_grad_norm", norm)?;
+        positive("norm", norm)?;
         self.norm = norm;
         Ok(self)
     }
@@ -70,6 +71,11 @@ impl Clipping for AutomaticClipping {
             self.norm, self.stability
         )
     }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        let Self { norm, stability } = *self;
+        Some(ClippingConfig(Settings::Automatic { norm, stability }))
+    }
 }
 
 #[cfg(test)]
@@ -89,5 +95,13 @@ mod tests {
             assert!(f64::from(coefficient) * norm < 1.0);
         }
         assert_eq!(thresholds.total_norm(), 1.0);
+    }
+
+    #[test]
+    fn the_description_has_both_settings() {
+        let clipping = AutomaticClipping::new().with_norm(2.5).unwrap();
+        let clipping = clipping.with_stability(0.25).unwrap();
+        let expected = "automatic, per-example gradients times 2.5 / (L2 norm + 0.25)";
+        assert_eq!(clipping.describe(), expected);
     }
 }

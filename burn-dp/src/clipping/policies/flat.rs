@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use crate::DpError;
 use crate::clipping::thresholds::Thresholds;
@@ -51,6 +52,10 @@ impl Clipping for FlatClipping {
 
     fn describe(&self) -> String {
         format!("flat, L2 norm of each unit at most {}", self.max_grad_norm)
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        Some(ClippingConfig(Settings::Flat { max_grad_norm: self.max_grad_norm }))
     }
 }
 

@@ -1,6 +1,8 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use crate::DpError;
 use crate::clipping::thresholds::{NoiseSplit, Thresholds};
+use crate::error::positive;
 use crate::model::ParameterGroups;
 
 /// Clips groups of parameters separately: per layer, per module, or as given.
@@ -43,6 +45,7 @@ impl GroupedClipping {
     ///
     /// Returns [`DpError::InvalidArgument`] if `max_grad_norm` is not positive and finite.
     pub fn equal(groups: ParameterGroups, max_grad_norm: f64) -> Result<Self, DpError> {
+        positive("max_grad_norm", max_grad_norm)?;
         let norm = max_grad_norm / (groups.len() as f64).sqrt();
         let norms = vec![norm; groups.len()];
         Self::new(groups, norms)
@@ -83,6 +86,14 @@ impl Clipping for GroupedClipping {
             .public_data()
             .map_or(String::new(), |origin| format!("; merged by norms on {origin}"));
         format!("per group, L2 norms {}{merged}; noise {:?}", groups.join(", "), self.split)
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        Some(ClippingConfig(Settings::Grouped {
+            groups: (&self.groups).into(),
+            norms: self.norms.clone(),
+            noise_split: self.split.clone(),
+        }))
     }
 }
 

@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use super::public_norms::PublicNorms;
 use super::saved_values::saved_norms;
@@ -51,8 +52,7 @@ impl LayerwiseClipping {
     ///
     /// Returns [`DpError::InvalidArgument`] if the master threshold is not positive and finite.
     pub fn enhanced(master: f64, norms: &PublicNorms) -> Result<Self, DpError> {
-        positive("max_grad_norm", master)?;
-        Self::new(Some(master), norms)
+        Self::from_public(Some(master), norms)
     }
 
     /// Creates the policy with Zhang's rule, `C_h = e_h`.
@@ -61,19 +61,24 @@ impl LayerwiseClipping {
     ///
     /// Returns [`DpError::InvalidArgument`] if all norms are zero.
     pub fn zhang(norms: &PublicNorms) -> Result<Self, DpError> {
-        Self::new(None, norms)
+        Self::from_public(None, norms)
     }
 
-    fn new(master: Option<f64>, norms: &PublicNorms) -> Result<Self, DpError> {
-        let clipping = Self {
-            groups: norms.groups().clone(),
-            master,
-            schedule: Schedule::constant(),
-            split: NoiseSplit::default(),
-            norms: Self::norms(master, norms)?,
-            origin: norms.public_data().into(),
-        };
-        clipping.checked()
+    fn from_public(master: Option<f64>, norms: &PublicNorms) -> Result<Self, DpError> {
+        let (groups, origin) = (norms.groups().clone(), norms.public_data().into());
+        Self::new(groups, master, Self::norms(master, norms)?, origin)
+    }
+
+    /// Creates the policy with the norms that it keeps, and the public data of the first ones.
+    pub(super) fn new(
+        groups: ParameterGroups,
+        master: Option<f64>,
+        norms: Vec<f64>,
+        origin: String,
+    ) -> Result<Self, DpError> {
+        positive("master", master.unwrap_or(1.0))?;
+        let (schedule, split) = (Schedule::constant(), NoiseSplit::default());
+        Self { groups, master, schedule, split, norms, origin }.checked()
     }
 
     fn norms(master: Option<f64>, norms: &PublicNorms) -> Result<Vec<f64>, DpError> {
@@ -82,7 +87,7 @@ impl LayerwiseClipping {
             return Ok(relative);
         }
         let largest = norms.means().into_iter().fold(0.0, f64::max);
-        positive("largest public norm", largest)?;
+        positive("norms", largest)?;
         Ok(relative.into_iter().map(|norm| norm * largest).collect())
     }
 
@@ -145,6 +150,17 @@ impl Clipping for LayerwiseClipping {
         let master = self.master.unwrap_or(1.0);
         let norms = self.norms.iter().map(|norm| norm * master);
         self.groups.names().iter().cloned().zip(norms).collect()
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        Some(ClippingConfig(Settings::Layerwise {
+            groups: (&self.groups).into(),
+            public_data: self.origin.clone(),
+            master: self.master,
+            schedule: self.schedule.clone(),
+            noise_split: self.split.clone(),
+            norms: self.norms.clone(),
+        }))
     }
 
     fn save_state(&self) -> serde_json::Value {

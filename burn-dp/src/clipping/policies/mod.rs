@@ -1,6 +1,7 @@
 //! Clipping policies: the rules that choose the thresholds of each step.
 
 mod automatic;
+mod config;
 mod flat;
 mod grouped;
 mod layerwise;
@@ -10,10 +11,13 @@ mod public_norms;
 mod quantile;
 mod quantile_estimate;
 mod quantile_tracker;
+mod saved;
+mod saved_groups;
 mod saved_values;
 mod scheduled;
 
 pub use automatic::AutomaticClipping;
+pub use config::ClippingConfig;
 pub use flat::FlatClipping;
 pub use grouped::GroupedClipping;
 pub use layerwise::LayerwiseClipping;

@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use super::public_norms::PublicNorms;
 use super::saved_values::saved_norms;
@@ -48,6 +49,7 @@ impl MultipliedClipping {
         max_grad_norm: f64,
         multipliers: Vec<f64>,
     ) -> Result<Self, DpError> {
+        positive("max_grad_norm", max_grad_norm)?;
         let clipping = Self { groups, max_grad_norm, multipliers, origin: None };
         clipping.thresholds(0)?;
         Ok(clipping)
@@ -59,9 +61,12 @@ impl MultipliedClipping {
     ///
     /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite.
     pub fn from_public(max_grad_norm: f64, norms: &PublicNorms) -> Result<Self, DpError> {
-        positive("max_grad_norm", max_grad_norm)?;
-        let (groups, multipliers) = (norms.groups().clone(), multipliers(norms));
-        Ok(Self { groups, max_grad_norm, multipliers, origin: Some(norms.public_data().into()) })
+        let policy = Self::new(norms.groups().clone(), max_grad_norm, multipliers(norms))?;
+        Ok(policy.with_origin(Some(norms.public_data().into())))
+    }
+
+    pub(super) fn with_origin(self, origin: Option<String>) -> Self {
+        Self { origin, ..self }
     }
 }
 
@@ -91,7 +96,7 @@ impl Clipping for MultipliedClipping {
     fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         if self.origin.is_none() {
             return Err(DpError::invalid(
-                "public norms",
+                "norms",
                 "have no use: the multipliers were given; use `MultipliedClipping::from_public`",
             ));
         }
@@ -107,6 +112,15 @@ impl Clipping for MultipliedClipping {
 
     fn adapted(&self) -> Vec<(String, f64)> {
         self.groups.names().iter().cloned().zip(self.multipliers.iter().copied()).collect()
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        Some(ClippingConfig(Settings::Multiplied {
+            groups: (&self.groups).into(),
+            public_data: self.origin.clone(),
+            max_grad_norm: self.max_grad_norm,
+            multipliers: self.multipliers.clone(),
+        }))
     }
 
     fn save_state(&self) -> serde_json::Value {

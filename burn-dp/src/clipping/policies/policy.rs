@@ -1,3 +1,4 @@
+use super::config::ClippingConfig;
 use super::public_norms::PublicNorms;
 use crate::DpError;
 use crate::clipping::thresholds::{ClippedSum, Thresholds};
@@ -39,7 +40,7 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         let _ = norms;
         let reason = format!("have no use in the clipping policy ({})", self.describe());
-        Err(DpError::invalid("public norms", reason))
+        Err(DpError::invalid("norms", reason))
     }
 
     /// Returns the public data that the policy was created from, as [displayed](crate::PublicData).
@@ -55,6 +56,12 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     /// follow from what was released.
     fn adapted(&self) -> Vec<(String, f64)> {
         Vec::new()
+    }
+
+    /// Returns the settings of the policy as data, so that a plan with it can be saved. `None`, the
+    /// default, for a policy that is not of this crate.
+    fn to_config(&self) -> Option<ClippingConfig> {
+        None
     }
 
     /// Returns, for a checkpoint, what changed since the policy was created.
@@ -130,6 +137,10 @@ impl Clipping for Box<dyn Clipping> {
 
     fn adapted(&self) -> Vec<(String, f64)> {
         (**self).adapted()
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        (**self).to_config()
     }
 
     fn save_state(&self) -> serde_json::Value {

@@ -145,11 +145,11 @@ impl PublicNorms {
         if means.len() != groups.len() {
             let reason =
                 format!("must be one for each of {} groups, got {}", groups.len(), means.len());
-            return Err(DpError::invalid("public norms", reason));
+            return Err(DpError::invalid("means", reason));
         }
         if let Some(mean) = means.iter().find(|mean| !(**mean >= 0.0 && mean.is_finite())) {
             let reason = format!("must be finite and not negative, got {mean}");
-            return Err(DpError::invalid("public norms", reason));
+            return Err(DpError::invalid("means", reason));
         }
         Ok(Self { groups, origin: source.origin(size)?, sums: means, units: 1 })
     }
@@ -162,9 +162,9 @@ impl PublicNorms {
     fn checked(self) -> Result<Self, DpError> {
         if self.units == 0 {
             return Err(DpError::invalid(
-                "public norms",
+                "data",
                 format!(
-                    "must come from at least one example with a finite gradient, got none from {}",
+                    "must have at least one example with a finite gradient, got none from {}",
                     self.origin
                 ),
             ));
@@ -231,7 +231,7 @@ impl PublicNorms {
             return Ok(());
         }
         Err(DpError::invalid(
-            "public norms",
+            "norms",
             format!(
                 "must be of the groups that are clipped ({}), got {}",
                 groups.names().join(", "),

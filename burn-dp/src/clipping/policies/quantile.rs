@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use super::quantile_estimate::{EstimateUpdates, QuantileEstimate, QuantileRule, restore, save};
 use crate::DpError;
@@ -8,7 +9,7 @@ use crate::schedule::Schedule;
 /// Clips to a quantile of the norms, which is estimated privately while the model trains.
 ///
 /// Each step also releases, with noise, how many of its units were not clipped. The threshold of
-/// the next step moves so that eventually a fraction `target_quantile` of the units is not clipped.
+/// the next step moves so that eventually a fraction `target` of the units is not clipped.
 /// With groups, each group has its own threshold and count.
 ///
 /// # Privacy
@@ -54,14 +55,14 @@ pub struct QuantileClipping {
 }
 
 impl QuantileClipping {
-    /// Creates flat clipping to the `target_quantile` of the norms. The threshold starts at 0.1 and
+    /// Creates flat clipping to the `target` of the norms. The threshold starts at 0.1 and
     /// moves by the geometric rule with learning rate 0.2.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the target is not between 0 and 1.
-    pub fn new(target_quantile: f64) -> Result<Self, DpError> {
-        let estimate = QuantileEstimate::new(target_quantile, 0.1)?;
+    pub fn new(target: f64) -> Result<Self, DpError> {
+        let estimate = QuantileEstimate::new(target, 0.1)?;
         Ok(Self {
             groups: None,
             initial: vec![estimate.value()],
@@ -75,7 +76,7 @@ impl QuantileClipping {
     }
 
     /// Creates flat clipping whose threshold moves until the mean slack of the units is
-    /// `target_slack`. The slack of a unit is `√(1 - (‖g‖/C)²)` below the threshold C, and 0 above:
+    /// `target`. The slack of a unit is `√(1 - (‖g‖/C)²)` below the threshold C, and 0 above:
     /// a larger target means a larger threshold. If half of the units are clipped and the other
     /// norms are uniform, the mean slack is 0.39.
     ///
@@ -89,8 +90,8 @@ impl QuantileClipping {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the target is not between 0 and 1.
-    pub fn by_slack(target_slack: f64) -> Result<Self, DpError> {
-        let policy = Self::new(target_slack)?;
+    pub fn by_slack(target: f64) -> Result<Self, DpError> {
+        let policy = Self::new(target)?;
         Ok(Self { kind: CountKind::Slack, noise: CountNoise::Free, ..policy })
     }
 
@@ -100,13 +101,13 @@ impl QuantileClipping {
     ///
     /// Returns [`DpError::InvalidArgument`] if the threshold is not positive and finite, or is
     /// below the floor.
-    pub fn with_initial(mut self, threshold: f64) -> Result<Self, DpError> {
-        let mut estimate = QuantileEstimate::new(self.estimates[0].target(), threshold)?;
+    pub fn with_initial(mut self, initial: f64) -> Result<Self, DpError> {
+        let mut estimate = QuantileEstimate::new(self.estimates[0].target(), initial)?;
         if let Some(floor) = self.floor {
             estimate = estimate.with_floor(floor)?;
         }
         self.estimates = vec![estimate; self.estimates.len()];
-        self.initial = vec![threshold; self.estimates.len()];
+        self.initial = vec![initial; self.estimates.len()];
         Ok(self)
     }
 
@@ -137,13 +138,19 @@ impl QuantileClipping {
         self
     }
 
+    /// Sets rule, learning rate and schedule of the thresholds.
+    pub(super) fn with_updates(mut self, updates: EstimateUpdates) -> Result<Self, DpError> {
+        self.updates = updates.checked()?;
+        Ok(self)
+    }
+
     /// Sets the learning rate η_C of the thresholds. Default: 0.2; 0 keeps the thresholds.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the learning rate is negative or not finite.
     pub fn with_learning_rate(mut self, learning_rate: f64) -> Result<Self, DpError> {
-        self.updates.set_learning_rate(learning_rate)?;
+        self.updates = self.updates.with_learning_rate(learning_rate)?;
         Ok(self)
     }
 
@@ -215,6 +222,19 @@ impl Clipping for QuantileClipping {
         let whole = ParameterGroups::whole();
         let names = self.groups.as_ref().unwrap_or(&whole).names();
         names.iter().cloned().zip(self.estimates.iter().map(QuantileEstimate::value)).collect()
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        Some(ClippingConfig(Settings::Quantile {
+            target: self.estimates[0].target(),
+            by_slack: self.kind == CountKind::Slack,
+            groups: self.groups.as_ref().map(Into::into),
+            initial: self.initial[0],
+            floor: self.floor,
+            updates: self.updates.clone(),
+            count_noise: self.noise,
+            noise_split: self.split.clone(),
+        }))
     }
 
     fn save_state(&self) -> serde_json::Value {
@@ -299,6 +319,37 @@ mod tests {
         clipping.update(5, &[0.0, 0.5, 0.5]);
         assert!((clipping.adapted()[0].1 - (-0.05f64).exp()).abs() < 1e-15);
         assert_eq!(clipping.describe(), description);
+    }
+
+    #[test]
+    fn the_description_has_every_setting() {
+        let flat = QuantileClipping::new(0.7)
+            .unwrap()
+            .with_initial(0.5)
+            .unwrap()
+            .with_floor(0.01)
+            .unwrap()
+            .with_rule(QuantileRule::Linear)
+            .with_learning_rate(0.3)
+            .unwrap();
+        assert_eq!(
+            flat.describe(),
+            "flat, to the 0.7 quantile of the norms; from [0.5], Linear rule with learning rate \
+             0.3 (constant), at least 1e-2; noise of standard deviation 0.05 times the expected \
+             batch on each count"
+        );
+        let schedule = Schedule::steps([(5, 0.5)]).unwrap();
+        let grouped = QuantileClipping::new(0.5).unwrap().with_groups(three_groups());
+        let grouped = grouped.with_schedule(schedule).with_count_noise(CountNoise::Share(0.1));
+        assert_eq!(
+            grouped.describe(),
+            "per group (a, b, c; noise Proportional), to the 0.5 quantile of the norms; from [0.1, \
+             0.1, 0.1], Geometric rule with learning rate 0.2 (1, 0.5 from step 5), at least \
+             1e-10; counts use 0.1 of the cost of a step"
+        );
+        let slack = QuantileClipping::by_slack(0.3).unwrap().describe();
+        assert!(slack.starts_with("flat, to the 0.3 mean slack; from [0.1], "), "{slack}");
+        assert!(slack.ends_with("; counts of slack, which cost nothing"), "{slack}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Quantiles that follow noisy fractions.
 
+use serde::{Deserialize, Serialize};
+
 use super::saved_values::saved_values;
 use crate::DpError;
 use crate::error::positive;
@@ -9,7 +11,8 @@ use crate::schedule::Schedule;
 const LARGEST: f64 = 1e10;
 
 /// How an estimate moves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum QuantileRule {
     /// `C ← C − η (b̃ − γ)`: one update changes the norm by at most η, apart from noise.
     Linear,
@@ -50,12 +53,12 @@ impl QuantileEstimate {
     pub fn new(target: f64, initial: f64) -> Result<Self, DpError> {
         if !(0.0..=1.0).contains(&target) {
             let reason = format!("must be between 0 and 1, got {target}");
-            return Err(DpError::invalid("target_quantile", reason));
+            return Err(DpError::invalid("target", reason));
         }
-        positive("initial threshold", initial)?;
+        positive("initial", initial)?;
         if initial > LARGEST {
             let reason = format!("must be at most {LARGEST:e}, got {initial}");
-            return Err(DpError::invalid("initial threshold", reason));
+            return Err(DpError::invalid("initial", reason));
         }
         Ok(Self { value: initial, target, floor: initial / 1e9 })
     }
@@ -106,7 +109,8 @@ impl QuantileEstimate {
 }
 
 /// How a policy moves its estimates over the steps.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct EstimateUpdates {
     pub(super) rule: QuantileRule,
     learning_rate: f64,
@@ -125,13 +129,16 @@ impl EstimateUpdates {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if it is negative or not finite.
-    pub(super) fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), DpError> {
-        if !(learning_rate >= 0.0 && learning_rate.is_finite()) {
-            let reason = format!("must be finite and not negative, got {learning_rate}");
-            return Err(DpError::invalid("quantile_lr", reason));
+    pub(super) fn with_learning_rate(self, learning_rate: f64) -> Result<Self, DpError> {
+        Self { learning_rate, ..self }.checked()
+    }
+
+    pub(super) fn checked(self) -> Result<Self, DpError> {
+        if self.learning_rate >= 0.0 && self.learning_rate.is_finite() {
+            return Ok(self);
         }
-        self.learning_rate = learning_rate;
-        Ok(())
+        let reason = format!("must be finite and not negative, got {}", self.learning_rate);
+        Err(DpError::invalid("learning_rate", reason))
     }
 
     /// Returns the learning rate of a step.

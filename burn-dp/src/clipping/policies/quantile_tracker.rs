@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use super::public_norms::PublicNorms;
 use super::quantile_estimate::{EstimateUpdates, QuantileEstimate, QuantileRule, restore, save};
@@ -136,8 +137,14 @@ impl QuantileTracker {
     ///
     /// Returns [`DpError::InvalidArgument`] if the learning rate is negative or not finite.
     pub fn with_rule(mut self, rule: QuantileRule, learning_rate: f64) -> Result<Self, DpError> {
-        self.updates.set_learning_rate(learning_rate)?;
+        self.updates = self.updates.with_learning_rate(learning_rate)?;
         self.updates.rule = rule;
+        Ok(self)
+    }
+
+    /// Sets rule, learning rate and schedule of the estimates.
+    pub(super) fn with_updates(mut self, updates: EstimateUpdates) -> Result<Self, DpError> {
+        self.updates = updates.checked()?;
         Ok(self)
     }
 
@@ -228,7 +235,7 @@ impl Clipping for QuantileTracker {
     fn set_public_norms(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
         match &mut self.clipping {
             Some((clipping, _)) => clipping.set_public_norms(norms),
-            None => Err(DpError::invalid("public norms", "have no use where nothing is clipped")),
+            None => Err(DpError::invalid("norms", "have no use where nothing is clipped")),
         }
     }
 
@@ -246,6 +253,21 @@ impl Clipping for QuantileTracker {
         let means = means.map(|(name, &mean)| (format!("{name} mean"), mean));
         let others = self.clipping.iter().flat_map(|(clipping, _)| clipping.adapted());
         others.chain(own).chain(means).collect()
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        let policy = match &self.clipping {
+            Some((clipping, noise)) => Some((Box::new(clipping.to_config()?.0), *noise)),
+            None => None,
+        };
+        Some(ClippingConfig(Settings::Tracker {
+            groups: (&self.groups).into(),
+            quantiles: self.quantiles.clone(),
+            with_means: !self.means.is_empty(),
+            initial: self.initial,
+            updates: self.updates.clone(),
+            policy,
+        }))
     }
 
     fn save_state(&self) -> serde_json::Value {
@@ -325,7 +347,10 @@ mod tests {
         for rate in [f64::NAN, f64::INFINITY, -0.1] {
             let tracker = QuantileTracker::new(three_groups(), [0.5]).unwrap();
             let error = tracker.with_rule(QuantileRule::Linear, rate).unwrap_err().to_string();
-            assert!(error.contains("quantile_lr") && error.contains(&rate.to_string()), "{error}");
+            assert!(
+                error.contains("learning_rate") && error.contains(&rate.to_string()),
+                "{error}"
+            );
         }
     }
 
@@ -358,6 +383,21 @@ mod tests {
         let error = without.load_state(&tracker.save_state()).unwrap_err().to_string();
         assert!(error.contains("the means of the clipping policy"), "{error}");
         assert!(new().load_state(&without.save_state()).is_err());
+    }
+
+    #[test]
+    fn the_bound_of_a_mean_follows_the_highest_quantile_in_any_order() {
+        for (quantiles, highest) in [([0.9, 0.5], 0), ([0.5, 0.9], 1)] {
+            let tracker = QuantileTracker::new(ParameterGroups::whole(), quantiles).unwrap();
+            let mut tracker = tracker.with_means();
+            // The estimates move apart, the one of 0.9 upward.
+            tracker.update(0, &if highest == 0 { [0.0, 1.0, 0.5] } else { [1.0, 0.0, 0.5] });
+            let thresholds = tracker.thresholds(1).unwrap();
+            let [low, high] = [thresholds.counts()[1 - highest], thresholds.counts()[highest]];
+            assert!(low.threshold < 0.1 && high.threshold > 0.1, "{low:?} {high:?}");
+            let mean = Count::whole(2.0 * high.threshold).with_kind(CountKind::ClippedNorm);
+            assert_eq!(thresholds.counts()[2], mean);
+        }
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use super::config::{ClippingConfig, Settings};
 use super::policy::Clipping;
 use super::public_norms::PublicNorms;
 use crate::DpError;
@@ -60,6 +61,12 @@ impl Clipping for ScheduledClipping {
 
     fn adapted(&self) -> Vec<(String, f64)> {
         self.clipping.adapted()
+    }
+
+    fn to_config(&self) -> Option<ClippingConfig> {
+        let policy = Box::new(self.clipping.to_config()?.0);
+        let schedule = self.schedule.clone();
+        Some(ClippingConfig(Settings::Scheduled { policy, schedule }))
     }
 
     fn save_state(&self) -> serde_json::Value {

@@ -112,10 +112,10 @@ impl ClippedSum {
     pub fn accumulate(&mut self, other: Self) -> Result<(), DpError> {
         if self.thresholds != other.thresholds {
             return Err(DpError::invalid(
-                "clipping_norm",
+                "other",
                 format!(
-                    "changed from {:?} to {:?} within one logical batch; keep the thresholds until \
-                     the step is made",
+                    "has thresholds that changed from {:?} to {:?} within one logical batch; keep \
+                     the thresholds until the step is made",
                     self.thresholds.norms(),
                     other.thresholds.norms()
                 ),

@@ -1,6 +1,7 @@
 //! Counts of units whose norm is at most a threshold, released together with the sum.
 
 use burn_dp_accountant::AdaptiveClippingSplit;
+use serde::{Deserialize, Serialize};
 
 use crate::DpError;
 use crate::error::positive;
@@ -100,7 +101,8 @@ impl Count {
 }
 
 /// The noise on the counts of a step.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CountNoise {
     /// The standard deviation σ_b on each count.
     Std(f64),
@@ -124,14 +126,14 @@ impl CountNoise {
     /// Returns [`DpError::InvalidArgument`] if the number is out of its range.
     pub(super) fn check(self) -> Result<(), DpError> {
         match self {
-            Self::Std(std) => positive("count_noise", std),
-            Self::BatchFraction(part) => positive("count_noise as a fraction of the batch", part),
+            Self::Std(std) => positive("noise", std),
+            Self::BatchFraction(part) => positive("noise as a fraction of the batch", part),
             Self::Free => Ok(()),
             Self::Share(share) if share > 0.0 && share < 1.0 => Ok(()),
-            Self::Share(share) => Err(DpError::invalid(
-                "count_share",
-                format!("must be between 0 and 1 (exclusive), got {share}"),
-            )),
+            Self::Share(share) => {
+                let reason = format!("must be a share between 0 and 1 (exclusive), got {share}");
+                Err(DpError::invalid("noise", reason))
+            }
         }
     }
 
@@ -151,7 +153,7 @@ impl CountNoise {
             Self::BatchFraction(fraction) => fraction * expected_batch_size,
             Self::Free => {
                 let reason = "must not be free with a sum whose sensitivity the counts do not use";
-                return Err(DpError::invalid("count_noise", reason));
+                return Err(DpError::invalid("noise", reason));
             }
             Self::Share(share) => {
                 return Ok(AdaptiveClippingSplit::from_share(noise_multiplier, share, counts)?);

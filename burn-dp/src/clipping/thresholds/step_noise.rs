@@ -1,6 +1,7 @@
 //! The noise that follows from thresholds.
 
 use burn_dp_accountant::{DpEvent, effective_noise_multiplier};
+use serde::{Deserialize, Serialize};
 
 use super::bound::{Bound, check_one_each};
 use super::count::CountNoise;
@@ -20,7 +21,8 @@ const ROUND_UP: f64 = 1.0 + 1e-12;
 ///
 /// McMahan et al., A general approach to adding differential privacy to iterative training
 /// procedures, 2018, section 2.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NoiseSplit {
     /// Every group costs the same: `σ_h = z √L C_h`.
     #[default]
@@ -48,13 +50,13 @@ impl NoiseSplit {
             Self::Proportional => vec![1.0; norms.len()],
             Self::Uniform => norms.iter().map(|norm| norm * norm).collect(),
             Self::Shares(shares) => {
-                check_one_each("noise_shares", groups, shares)?;
+                check_one_each("split", groups, shares)?;
                 shares.clone()
             }
         };
         let total: f64 = weights.iter().sum();
         let shares: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
-        check_one_each("noise_shares", groups, &shares)?;
+        check_one_each("split", groups, &shares)?;
         Ok(shares)
     }
 }
@@ -159,7 +161,7 @@ fn check(bound: &Bound, stds: &[f64], noise_multiplier: f64) -> Result<(), DpErr
         return Ok(());
     }
     Err(DpError::invalid(
-        "clipping norms",
+        "norms",
         format!(
             "leave an effective noise multiplier of {effective} where {noise_multiplier} is \
              accounted for; keep the norms and shares within the range of double precision"

@@ -59,7 +59,7 @@ impl Thresholds {
         norm: f64,
         multipliers: Vec<f64>,
     ) -> Result<Self, DpError> {
-        positive("max_grad_norm", norm)?;
+        positive("norm", norm)?;
         check_one_each("multipliers", &groups, &multipliers)?;
         Ok(Self::new(groups, Bound::Whole { norm, multipliers }))
     }
@@ -75,7 +75,7 @@ impl Thresholds {
         norms: Vec<f64>,
         split: &NoiseSplit,
     ) -> Result<Self, DpError> {
-        check_one_each("clipping_norms", &groups, &norms)?;
+        check_one_each("norms", &groups, &norms)?;
         let shares = split.shares(&groups, &norms)?;
         Ok(Self::new(groups, Bound::PerGroup { norms, shares }))
     }
@@ -138,10 +138,11 @@ impl Thresholds {
     pub fn with_counts(self, counts: Vec<Count>, noise: CountNoise) -> Result<Self, DpError> {
         noise.check()?;
         for count in &counts {
-            positive("count threshold", count.threshold)?;
+            positive("counts", count.threshold)?;
             if let Some(group) = count.group.filter(|&group| group >= self.groups().len()) {
-                let reason = format!("must be below {}, got {group}", self.groups().len());
-                return Err(DpError::invalid("group", reason));
+                let reason =
+                    format!("must be of groups below {}, got {group}", self.groups().len());
+                return Err(DpError::invalid("counts", reason));
             }
         }
         let slack = |count: &Count| count.kind == CountKind::Slack;
@@ -156,7 +157,7 @@ impl Thresholds {
                 let reason = "must be free for one count of slack at the threshold of the whole \
                               clipped gradient, and only for that; use another kind of count, or \
                               flat clipping without groups";
-                return Err(DpError::invalid("count_noise", reason));
+                return Err(DpError::invalid("noise", reason));
             }
         }
         Ok(self.with(|inner| {
@@ -200,8 +201,13 @@ impl Thresholds {
                 count.threshold = *norm;
             }
         });
-        scaled.norms().iter().try_for_each(|&norm| positive("clipping norm", norm))?;
-        Ok(scaled)
+        match scaled.norms().iter().find(|norm| !(**norm > 0.0 && norm.is_finite())) {
+            None => Ok(scaled),
+            Some(norm) => {
+                let reason = format!("must keep norms positive and finite: {factor} gives {norm}");
+                Err(DpError::invalid("factor", reason))
+            }
+        }
     }
 
     /// Returns the groups of parameters.
@@ -307,7 +313,7 @@ mod tests {
     fn invalid_thresholds_are_refused_by_name() {
         for norm in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let error = Thresholds::whole(norm).unwrap_err().to_string();
-            assert!(error.contains("max_grad_norm must be positive and finite"), "{error}");
+            assert!(error.contains("norm must be positive and finite"), "{error}");
             let split = NoiseSplit::Proportional;
             assert!(Thresholds::per_group(three_groups(), vec![1.0, norm, 1.0], &split).is_err());
             assert!(Thresholds::multiplied(three_groups(), 1.0, vec![1.0, norm, 1.0]).is_err());

@@ -30,10 +30,10 @@ pub(super) fn lift(record: &mut Record) -> Result<(), DpError> {
     if let (Some(weight), Some(ids)) = (record.weight(), record.ids()) {
         if let Some(id) = ops::first_outside(&ids, weight[0])? {
             return Err(DpError::invalid(
-                "id",
+                "indices",
                 format!(
-                    "{id} is outside of the vocabulary of {}; map unknown tokens to a row of their \
-                     own",
+                    "must be rows of the weight: id {id} is outside of the vocabulary of {}; map \
+                     unknown tokens to a row of their own",
                     weight[0]
                 ),
             ));

@@ -21,9 +21,9 @@ impl PrivacyEngine {
         let thresholds = self.thresholds()?;
         if *sum.thresholds() != thresholds {
             return Err(DpError::invalid(
-                "clipping_norm",
+                "sum",
                 format!(
-                    "must equal the threshold of the logical step, {:?}, got {:?}; clip with \
+                    "must be clipped to the thresholds of the logical step, {:?}, got {:?}; use \
                      `DpOptimizer::thresholds`",
                     thresholds.norms(),
                     sum.thresholds().norms()

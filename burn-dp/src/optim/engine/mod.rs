@@ -302,3 +302,32 @@ const KEY_IN_FILE: &str = match cfg!(windows) {
 fn poisoned() -> DpError {
     DpError::state("the log of releases is unusable after a panic; resume from the last checkpoint")
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn_dp_accountant::correlated_noise::Strategy;
+
+    use super::*;
+    use crate::optim::{PrivacyPlanConfig, SamplingScheme};
+    use crate::random::Purpose;
+
+    // Sharp edge: the noise that follows from the key is erased with it.
+    #[test]
+    fn erasing_the_key_erases_noise_drawn_ahead_and_kept_for_later_steps() {
+        let plan = PrivacyPlanConfig::new(100, 10.0)
+            .with_steps(9)
+            .with_noise_multiplier(1.0)
+            .with_sampling(SamplingScheme::CyclicPoisson { parts: 3 })
+            .with_correlated_noise(Strategy::banded_toeplitz(9, &[1.0, 0.5, 0.2]).unwrap())
+            .init()
+            .unwrap();
+        let mut engine = PrivacyEngine::new(plan);
+        let source = &engine.plan.source;
+        engine.next_noise = NoiseAhead::begin(source, Purpose::Gradient, 0, &[7, 3], None);
+        assert!(engine.next_noise.is_some() && engine.correlated.is_some());
+        engine.forget_key();
+        assert!(engine.plan.source.is_forgotten());
+        assert!(engine.next_noise.is_none() && engine.correlated.is_none());
+    }
+}

@@ -235,7 +235,8 @@ impl PrivacyEngine {
 
 impl EngineState {
     fn ledger(&self, name: &Path, plan: &PrivacyPlan) -> Result<PrivacyLedger, DpError> {
-        let ledger = PrivacyLedger::from_json(&self.ledger.to_string())?;
+        let ledger = PrivacyLedger::from_json(&self.ledger.to_string())
+            .map_err(|error| damaged(name, error))?;
         if plan.own_releases(&ledger) < self.next_step {
             return Err(damaged(name, "the ledger and the number of steps contradict each other"));
         }

@@ -105,7 +105,7 @@ fn sums_that_are_not_finite_are_refused_on_every_device() {
     for device in devices() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let error = release(&key, &device, false, bad).unwrap_err();
-            assert!(matches!(error, DpError::InvalidArgument { name: "sums", .. }), "{error}");
+            assert!(matches!(error, DpError::NotFinite { what: "sums" }), "{error}");
         }
     }
 }

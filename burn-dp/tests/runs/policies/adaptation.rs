@@ -52,7 +52,7 @@ fn a_sum_with_the_thresholds_of_an_earlier_step_is_refused() {
     let (part, sum) =
         (draw.parts(2).unwrap().next().unwrap(), ClippedSum::from_gradients(grads, &old).unwrap());
     let error = optim.accumulate(part, sum).unwrap_err().to_string();
-    assert!(error.contains("must equal the threshold of the logical step"), "{error}");
+    assert!(error.contains("must be clipped to the thresholds of the logical step"), "{error}");
 }
 
 #[test]
