@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ParamGroup, ParamId};
 
-use super::walk::for_each_trained;
 use crate::DpError;
+use crate::walk::for_each_trained;
 
 /// A partition of the trained parameters of a model into groups that are clipped separately.
 ///
