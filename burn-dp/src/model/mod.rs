@@ -12,8 +12,8 @@
 //! model, and `tie` sets the copies of a tied parameter to one value.
 
 mod adapters;
+mod clusters;
 pub(crate) mod groups;
-mod merged_groups;
 mod parameter_info;
 mod precision;
 mod private_copy;
