@@ -183,6 +183,7 @@ impl EngineState {
         let mut engine = PrivacyEngine {
             ledger: released,
             backward: new.backward,
+            precision: new.precision,
             sparsifier: new.sparsifier,
             average: new.average,
             measures_signal: new.measures_signal,
