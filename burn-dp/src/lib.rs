@@ -111,7 +111,7 @@
 #[macro_use]
 mod opaque_debug;
 #[macro_use]
-mod track_path;
+mod walk;
 
 pub mod audit;
 pub mod baselines;

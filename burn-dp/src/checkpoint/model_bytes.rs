@@ -6,6 +6,7 @@ use burn::tensor::{Bool, Bytes, Int, Tensor};
 
 use crate::DpError;
 use crate::device_read::{Read, read};
+use crate::walk::Place;
 
 /// Returns the record of a model as bytes: the result of `model.into_record().into_bytes()`, which
 /// needs a thread that can wait for the device. `ModuleRecord::from_bytes` reads them.
@@ -28,18 +29,18 @@ pub async fn model_to_bytes_async<M: Module>(model: &M) -> Result<Bytes, DpError
 
 #[derive(Default)]
 struct Walk {
-    path: Vec<String>,
+    place: Place,
     reads: Vec<(String, ParamId, Read)>,
 }
 
 impl Walk {
     fn add<const D: usize, K: Basic + 'static>(&mut self, id: ParamId, tensor: Tensor<D, K>) {
-        self.reads.push((self.path.join("."), id, Box::pin(read(tensor, "a parameter"))));
+        self.reads.push((self.place.path(), id, Box::pin(read(tensor, "a parameter"))));
     }
 }
 
 impl ModuleVisitor for Walk {
-    track_path!(path);
+    track_place!(place);
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.add(param.id, param.transform_for_save().val());

@@ -94,7 +94,7 @@ impl SavedRun {
     /// Returns the state of `engine` after its last step. It does not contain the model and the
     /// optimizer yet.
     pub(crate) async fn of_engine(engine: &PrivacyEngine) -> Result<Self, DpError> {
-        let mut saved = Self { run: engine.state().await?, parts: BTreeMap::new() };
+        let mut saved = Self { run: EngineState::of(engine).await?, parts: BTreeMap::new() };
         if let Some(sparsifier) = &engine.sparsifier {
             saved.insert(SPARSIFIER, sparsifier.to_bytes()?);
         }
@@ -224,7 +224,7 @@ impl SavedRun {
         lost: LostSteps,
     ) -> Result<PrivacyEngine, DpError> {
         let open = |run| LogFile::read(log, run);
-        engine.resume(self.run.clone(), RunSource { name: source, log, open, lost })
+        self.run.resume(engine, RunSource { name: source, log, open, lost })
     }
 
     /// Continues the run with the options of `optim`, which must be new.
@@ -239,7 +239,7 @@ impl SavedRun {
         let DpOptimizer { engine, inner } = optim;
         let record = OptimizerRecord::from_bytes(self.part(source.name, OPTIMIZER)?)
             .map_err(|error| refused(&source.name.with_file_name(OPTIMIZER), error))?;
-        let engine = engine.resume(self.run.clone(), source)?;
+        let engine = self.run.resume(engine, source)?;
         Ok(DpOptimizer { engine, inner: inner.load_record(record) })
     }
 

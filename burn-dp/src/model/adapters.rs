@@ -9,9 +9,9 @@ use burn::tensor::quantization::QuantScheme;
 use burn::tensor::{DType, Distribution, Tensor};
 
 use super::scan::may_be_adapted;
-use super::walk::map_parameters;
 use crate::DpError;
 use crate::error::{at_least_one, positive};
+use crate::walk::map_parameters;
 
 /// Low-rank adapters (LoRA) for chosen layers, with a rank for each choice.
 ///

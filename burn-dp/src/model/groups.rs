@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ParamGroup, ParamId};
 
-use super::walk::for_each_trained;
+use super::clusters::clusters;
 use crate::DpError;
+use crate::error::positive;
+use crate::walk::for_each_trained;
 
 /// A partition of the trained parameters of a model into groups that are clipped separately.
 ///
@@ -145,6 +147,59 @@ impl ParameterGroups {
         trained(model).iter().map(|(_, path)| self.index_of(path)).collect()
     }
 
+    /// Merges groups with similar norms into at most `count` groups: sorted by norm, they are split
+    /// so that the sum of squared deviations of the logarithms is minimal.
+    ///
+    /// # Arguments
+    ///
+    /// - `norms`: the norm of each group
+    /// - `origin`: the public data that the norms were measured on
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if there is not one norm for each group, if a norm is
+    /// not positive and finite, or if `count` is 0.
+    pub(crate) fn merged_by_norm(
+        &self,
+        norms: &[f64],
+        count: usize,
+        origin: &str,
+    ) -> Result<Self, DpError> {
+        if norms.len() != self.len() {
+            let reason =
+                format!("must be one for each of {} groups, got {}", self.len(), norms.len());
+            return Err(DpError::invalid("norms", reason));
+        }
+        norms.iter().try_for_each(|&norm| positive("norms", norm))?;
+        if count == 0 {
+            return Err(DpError::invalid("count", "must be at least 1, got 0"));
+        }
+        // Merged groups are in the order of their first members.
+        let mut names: Vec<String> = Vec::new();
+        let mut new_of: Vec<usize> = Vec::with_capacity(norms.len());
+        let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
+        for (name, part) in self.names.iter().zip(clusters(norms, count)) {
+            let index = *seen.entry(part).or_insert_with(|| {
+                names.push(String::new());
+                names.len() - 1
+            });
+            new_of.push(index);
+            if !names[index].is_empty() {
+                names[index].push('+');
+            }
+            names[index].push_str(name);
+        }
+        let of = self
+            .of
+            .as_ref()
+            .map(|of| of.iter().map(|(path, &group)| (path.clone(), new_of[group])).collect());
+        let origin = match &self.origin {
+            Some(before) if before != origin => format!("{before} and {origin}"),
+            _ => origin.to_string(),
+        };
+        Ok(Self { names, of, origin: Some(origin) })
+    }
+
     fn check_all_used(&self, names: &[String]) -> Result<(), DpError> {
         match names.iter().find(|name| !self.names.contains(name)) {
             None => Ok(()),
@@ -278,5 +333,19 @@ mod tests {
         assert!(error.to_string().contains("`tail` has none"), "{error}");
         // A path matches whole names, not prefixes of names.
         assert!(ParameterGroups::by_module(&net, ["encoder", "hea"]).is_err());
+    }
+
+    #[test]
+    fn groups_are_cut_at_the_gaps_between_norms() {
+        let layers = three_groups();
+        let merge = |norms: &[f64], count| layers.merged_by_norm(norms, count, "drawings");
+        let merged = merge(&[10.0, 0.1, 9.0], 2).unwrap();
+        assert_eq!(merged.public_data(), Some("drawings"));
+        assert_eq!(merged.names(), ["a+c", "b"]);
+        assert_eq!(merged.index_of("c").unwrap(), 0);
+        assert_eq!(merge(&[1.0, 1.0, 1.0], 9).unwrap().len(), 3);
+        assert_eq!(merge(&[1.0, 2.0, 3.0], 1).unwrap().len(), 1);
+        assert!(merge(&[1.0, 0.0, 3.0], 2).is_err());
+        assert!(merge(&[1.0], 2).is_err());
     }
 }

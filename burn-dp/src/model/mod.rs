@@ -12,8 +12,8 @@
 //! model, and `tie` sets the copies of a tied parameter to one value.
 
 mod adapters;
+mod clusters;
 pub(crate) mod groups;
-mod merged_groups;
 mod parameter_info;
 mod precision;
 mod private_copy;
@@ -22,9 +22,9 @@ mod scan;
 mod ties;
 mod trainable;
 mod validate;
-mod walk;
 
 pub use crate::error::{Fault, FaultKind, Faults};
+pub(crate) use crate::walk::{for_each_parameter, for_each_trained, map_parameters};
 pub use adapters::{AdapterFactors, LowRankAdapters};
 pub use groups::ParameterGroups;
 pub use parameter_info::ParameterInfo;
@@ -36,7 +36,6 @@ pub(crate) use scan::has_training_batch_norm;
 pub(crate) use ties::tie;
 pub use trainable::TrainableParameters;
 pub use validate::validate;
-pub(crate) use walk::{for_each_parameter, for_each_trained, map_parameters};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{GradientCheckpointingStrategy, Tensor};
 
-use super::walk::for_each_parameter;
+use crate::walk::for_each_parameter;
 
 /// Returns a copy of a model whose forward passes do not change the original. A `clone` shares the
 /// running statistics of Burn's BatchNorm with the original.

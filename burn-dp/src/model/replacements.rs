@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::Module;
 use burn::tensor::{DType, Tensor};
 
-use super::walk::AnyRank;
 use crate::device_read::{blocking, read};
 use crate::nn::scope::PrivateScope;
+use crate::walk::{AnyRank, Value, for_each_value};
 
 /// A layer that differs between two models.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub struct Replacements {
 impl Replacements {
     /// Compares two models, parameter by parameter and path by path.
     pub fn between<A: Module, B: Module>(before: &A, after: &B) -> Self {
-        let (mut before, mut after) = (Layers::of(before), Layers::of(after));
+        let (mut before, mut after) = (layers(before), layers(after));
         let mut paths: Vec<String> = before.keys().chain(after.keys()).cloned().collect();
         paths.sort();
         paths.dedup();
@@ -156,18 +156,23 @@ impl fmt::Display for Replacement {
 #[derive(Default)]
 struct Layer {
     name: Option<String>,
-    values: BTreeMap<String, Value>,
+    values: BTreeMap<String, Stored>,
 }
 
 /// A parameter or a stored value.
-struct Value {
+struct Stored {
     shape: Vec<usize>,
     dtype: DType,
     /// `None` for a packed value.
     flat: Option<Tensor<1>>,
 }
 
-impl Value {
+impl Stored {
+    fn of(value: &dyn AnyRank) -> Self {
+        let flat = (!value.is_packed()).then(|| value.flat());
+        Self { shape: value.shape().to_vec(), dtype: value.dtype(), flat }
+    }
+
     /// Returns whether shape, type and every value are equal. Packed values are not compared.
     fn equals(&self, other: &Self) -> bool {
         if self.shape != other.shape || self.dtype != other.dtype {
@@ -186,37 +191,21 @@ impl Value {
     }
 }
 
-/// Collects the layers of a model by path.
-#[derive(Default)]
-struct Layers {
-    path: Vec<String>,
-    containers: Vec<String>,
-    layers: BTreeMap<String, Layer>,
-}
-
-impl Layers {
-    fn of<M: Module>(model: &M) -> BTreeMap<String, Layer> {
-        let mut layers = Self::default();
-        model.visit(&mut layers);
-        layers.layers
-    }
-}
-
-impl ModuleVisitor for Layers {
-    track_path!(path, containers);
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let (value, name) = (param.base(), self.path.last().cloned().unwrap_or_default());
-        let holder = self.path.len().saturating_sub(1);
-        let layer = self.layers.entry(self.path[..holder].join(".")).or_default();
-        layer.name = self.containers.last().map(|container| {
+/// Returns the layers of a model by path.
+fn layers<M: Module>(model: &M) -> BTreeMap<String, Layer> {
+    let mut layers = BTreeMap::<String, Layer>::new();
+    for_each_value(model, |place, value| {
+        let Value::Float(parameter) = value else { return };
+        let name = place.names.last().cloned().unwrap_or_default();
+        let holder = &place.names[..place.names.len().saturating_sub(1)];
+        let layer = layers.entry(holder.join(".")).or_default();
+        layer.name = place.containers.last().map(|container| {
             let name = container.rsplit(':').next().unwrap_or(container);
             if PrivateScope::is_open() { format!("Private<{name}>") } else { name.to_string() }
         });
-        let dtype = value.dtype();
-        let flat = (!matches!(dtype, DType::QFloat(_))).then(|| AnyRank::flat(&value));
-        layer.values.insert(name, Value { shape: value.dims().to_vec(), dtype, flat });
-    }
+        layer.values.insert(name, Stored::of(parameter.value));
+    });
+    layers
 }
 
 #[cfg(test)]

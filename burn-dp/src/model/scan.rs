@@ -2,20 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use burn::module::{Flag, Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::{DType, Tensor};
+use burn::module::{Flag, Module, Param, ParamId};
 
 use super::parameter_info::ParameterInfo;
 use crate::error::{Fault, FaultKind, Faults};
 use crate::nn::scope::PrivateScope;
 use crate::nn::{ADAPTED_LAYERS, LAYERS, RANDOM_LAYERS};
+use crate::walk::{ParameterRef, Place, Value, for_each_value};
 
 /// The trained parameters and the faults of a model.
 #[derive(Default)]
 pub(crate) struct ModelScan {
-    path: Vec<String>,
-    /// For each part of the path, the type of the module that holds it.
-    containers: Vec<String>,
     trained: Vec<ParameterInfo>,
     index: HashMap<ParamId, usize>,
     /// Paths of the float parameters that are not trained.
@@ -28,7 +25,11 @@ pub(crate) struct ModelScan {
 impl ModelScan {
     pub(crate) fn of<M: Module>(model: &M) -> Self {
         let mut scan = Self::default();
-        model.visit(&mut scan);
+        for_each_value(model, |place, value| match value {
+            Value::Flag(flag) => scan.add_flag(place, flag),
+            Value::Float(parameter) => scan.add_parameter(place, &parameter),
+            Value::Int(_) | Value::Bool(_) => {}
+        });
         scan.finish();
         scan
     }
@@ -88,37 +89,10 @@ impl ModelScan {
         }
     }
 
-    fn path(&self) -> String {
-        self.path.join(".")
-    }
-
-    /// Returns path and type of the outermost layer around the current parameter that has a private
-    /// counterpart.
-    fn replaceable(&self) -> Option<(String, String)> {
-        self.containers.iter().enumerate().find_map(|(depth, container)| {
-            let (_, name) = container.split_once(':')?;
-            LAYERS
-                .iter()
-                .any(|row| row.layer == name)
-                .then(|| (self.path[..depth].join("."), name.to_string()))
-        })
-    }
-
-    /// Returns the number of path parts up to the adapted parameter, if the current parameter
-    /// belongs to an adapter.
-    fn adapted(&self) -> Option<usize> {
-        self.containers.iter().position(|name| name == "Reparameterization")
-    }
-
-    /// Returns whether the parameter whose path has `depth` parts may have a low-rank adapter.
-    fn may_be_adapted(&self, depth: usize) -> bool {
-        may_be_adapted(&self.path[..depth], &self.containers[..depth])
-    }
-
-    /// Checks that the current parameter, which is trained, has a per-example rule in its place.
-    fn check_place(&mut self) {
+    /// Checks that the parameter at `place`, which is trained, has a per-example rule there.
+    fn check_place(&mut self, place: &Place) {
         if !PrivateScope::is_open() {
-            if let Some((path, name)) = self.replaceable() {
+            if let Some((path, name)) = replaceable(place) {
                 self.replace.insert(path, name);
                 return;
             }
@@ -128,10 +102,10 @@ impl ModelScan {
                           freeze it, or use `DpOptimizer::backward_each`. If it is read only \
                           through `nn::parameter`, it trains anyway: validation checks fields, not \
                           the forward pass";
-            self.fault(FaultKind::NotYet, self.path(), reason);
-        } else if let Some(depth) = self.adapted() {
-            let name = &self.path[depth];
-            if name == "lora" && self.may_be_adapted(depth) {
+            self.fault(FaultKind::NotYet, place.path(), reason);
+        } else if let Some(depth) = adapted(place) {
+            let (path, name) = (&place.names[..depth], &place.names[depth]);
+            if name == "lora" && may_be_adapted(path, &place.containers[..depth]) {
                 return;
             }
             let reason = format!(
@@ -140,7 +114,7 @@ impl ModelScan {
                  parameter out of the adapter's `ParamGroup`, or merge the adapter with \
                  `Module::materialize`"
             );
-            let mut fault = Fault::new(FaultKind::NotYet, self.path[..depth].join("."), reason);
+            let mut fault = Fault::new(FaultKind::NotYet, path.join("."), reason);
             // The recorded gradient is the gradient of the effective value, not of its parts.
             fault.certain = true;
             if !self.faults.contains(&fault) {
@@ -148,17 +122,13 @@ impl ModelScan {
             }
         }
     }
-}
 
-impl ModuleVisitor for ModelScan {
-    track_path!(path, containers);
-
-    fn visit_flag(&mut self, flag: &Param<Flag>) {
-        let holder = self.containers.last().and_then(|name| name.strip_prefix("Struct:"));
-        let Some(holder) = holder.filter(|_| flag.val().is_enabled()) else { return };
-        let layer = self.path[..self.path.len() - 1].join(".");
+    fn add_flag(&mut self, place: &Place, flag: &Param<Flag>) {
+        let holder = place.holder().filter(|_| flag.val().is_enabled());
+        let (Some(holder), [layer @ .., _]) = (holder, place.names.as_slice()) else { return };
+        let layer = layer.join(".");
         if RANDOM_LAYERS.contains(&holder) && !PrivateScope::is_open() {
-            let instead = match self.replaceable() {
+            let instead = match replaceable(place) {
                 Some((_, name)) => format!("use {}", counterpart(&name)),
                 None => "remove it".into(),
             };
@@ -178,21 +148,21 @@ impl ModuleVisitor for ModelScan {
         }
     }
 
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let (tensor, path) = (param.base(), self.path());
-        if !tensor.is_require_grad() {
-            self.frozen.entry(param.id).or_insert(path);
+    fn add_parameter(&mut self, place: &Place, parameter: &ParameterRef<'_>) {
+        let (id, path) = (parameter.id, place.path());
+        if !parameter.is_trained {
+            self.frozen.entry(id).or_insert(path);
             return;
         }
-        let shape = tensor.dims().to_vec();
-        if matches!(tensor.dtype(), DType::QFloat(_)) {
+        let shape = parameter.value.shape().to_vec();
+        if parameter.value.is_packed() {
             let reason = "it is packed and cannot be trained; freeze it, or dequantize it";
             self.fault(FaultKind::Misconfigured, path.as_str(), reason);
         }
-        self.check_place();
-        let Some(&first) = self.index.get(&param.id) else {
-            self.index.insert(param.id, self.trained.len());
-            self.trained.push(ParameterInfo { id: param.id, path, shape });
+        self.check_place(place);
+        let Some(&first) = self.index.get(&id) else {
+            self.index.insert(id, self.trained.len());
+            self.trained.push(ParameterInfo { id, path, shape });
             return;
         };
         let first = &self.trained[first];
@@ -205,6 +175,22 @@ impl ModuleVisitor for ModelScan {
             self.fault(FaultKind::Misconfigured, path, reason);
         }
     }
+}
+
+/// Returns path and type of the outermost layer around `place` that has a private counterpart.
+fn replaceable(place: &Place) -> Option<(String, String)> {
+    place.containers.iter().enumerate().find_map(|(depth, container)| {
+        let (_, name) = container.split_once(':')?;
+        LAYERS
+            .iter()
+            .any(|row| row.layer == name)
+            .then(|| (place.names[..depth].join("."), name.to_string()))
+    })
+}
+
+/// Returns the number of path parts up to the adapted parameter, if `place` belongs to an adapter.
+fn adapted(place: &Place) -> Option<usize> {
+    place.containers.iter().position(|name| name == "Reparameterization")
 }
 
 /// Returns whether the parameter at `path` is a weight that private layers apply with a low-rank

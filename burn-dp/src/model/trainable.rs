@@ -5,9 +5,9 @@ use burn::tensor::Gradients;
 
 use super::parameter_info::ParameterInfo;
 use super::scan::ModelScan;
-use super::walk::for_each_parameter;
 use crate::DpError;
 use crate::error::{Fault, FaultKind};
+use crate::walk::for_each_parameter;
 
 /// The parameters of a model that require gradients, in the order in which Burn visits them.
 ///

@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::marker::PhantomData;
 
-use burn::module::{Flag, Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ParamId};
 
 use super::layers::KEYED_LAYERS;
 use crate::DpError;
 use crate::random::{LayerKey, LayerRandomness, share};
+use crate::walk::{Value, for_each_value};
 
 /// The units of a forward pass.
 #[derive(Clone, Debug)]
@@ -64,12 +65,17 @@ pub(crate) struct UnitScope {
 impl UnitScope {
     /// Opens the scope for the random layers of `model`.
     pub(crate) fn enter<M: Module>(model: &M, randomness: &LayerRandomness, units: Units) -> Self {
-        let mut found = RandomLayers::default();
-        model.visit(&mut found);
-        let layers = found.layers.into_iter();
-        let layers = layers
-            .map(|(id, path)| (id, Layer { key: randomness.of_layer(&path), uses: 0 }))
-            .collect();
+        let mut layers = HashMap::new();
+        for_each_value(model, |place, value| {
+            let Value::Flag(flag) = value else { return };
+            if place.holder().is_some_and(|layer| KEYED_LAYERS.contains(&layer)) {
+                // A layer that the model holds twice has one path, and its uses are counted.
+                layers.entry(flag.id).or_insert_with(|| {
+                    let key = randomness.of_layer(&place.path());
+                    Layer { key, uses: 0 }
+                });
+            }
+        });
         let before = ACTIVE.replace(Some(Active { layers, units }));
         Self { before, _not_send: PhantomData }
     }
@@ -158,25 +164,5 @@ pub(crate) fn unkeyed_randomness() -> DpError {
                  0 of the layer, hold the layer in the model that is given, and draw nothing on \
                  other threads; or freeze the layer"
             .into(),
-    }
-}
-
-/// Collects the random layers of a model with their paths.
-#[derive(Default)]
-struct RandomLayers {
-    path: Vec<String>,
-    containers: Vec<String>,
-    layers: HashMap<ParamId, String>,
-}
-
-impl ModuleVisitor for RandomLayers {
-    track_path!(path, containers);
-
-    fn visit_flag(&mut self, flag: &Param<Flag>) {
-        let layer = self.containers.last().and_then(|name| name.strip_prefix("Struct:"));
-        if layer.is_some_and(|layer| KEYED_LAYERS.contains(&layer)) {
-            // A layer that the model holds twice has one path, and its uses are counted.
-            self.layers.entry(flag.id).or_insert_with(|| self.path.join("."));
-        }
     }
 }

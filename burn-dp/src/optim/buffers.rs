@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::Module;
 use burn::tensor::kind::Basic;
-use burn::tensor::{Bool, DType, Int, Tensor};
+use burn::tensor::{Bool, Int, Tensor};
 
 use crate::DpError;
-use crate::device_read::{Read, read};
+use crate::device_read::read;
 use crate::ops::is_same_memory;
+use crate::walk::{Value, for_each_value};
 
 /// The values of a model that are not trained, by path.
 type Values = BTreeMap<String, Stored>;
@@ -119,61 +120,27 @@ fn synchronize<M: Module>(model: &M) {
 }
 
 async fn collect<M: Module>(model: &M, packed: bool) -> Result<Values, DpError> {
-    let reads = packed.then(Vec::new);
-    let mut walk = Walk { path: Vec::new(), reads, found: Values::new() };
-    model.visit(&mut walk);
-    let Walk { reads, mut found, .. } = walk;
-    for (path, read) in reads.unwrap_or_default() {
+    let (mut found, mut reads) = (Values::new(), Vec::new());
+    for_each_value(model, |place, value| {
+        let stored = match value {
+            Value::Float(parameter) if parameter.is_trained => return,
+            Value::Float(parameter) if parameter.value.is_packed() => {
+                if packed {
+                    reads.push((place.path(), parameter.value.read("a packed value")));
+                }
+                return;
+            }
+            Value::Float(parameter) => Stored::Float(parameter.value.flat()),
+            Value::Int(values) => Stored::Int(values),
+            Value::Bool(values) => Stored::Bool(values),
+            Value::Flag(_) => return,
+        };
+        found.insert(place.path(), stored);
+    });
+    for (path, read) in reads {
         found.insert(path, Stored::Packed(blake3::hash(read.await?.as_bytes())));
     }
     Ok(found)
-}
-
-struct Walk {
-    path: Vec<String>,
-    /// The pending reads of packed values, if they are read.
-    reads: Option<Vec<(String, Read)>>,
-    found: Values,
-}
-
-impl Walk {
-    fn add(&mut self, value: Stored) {
-        self.found.insert(self.path.join("."), value);
-    }
-}
-
-impl ModuleVisitor for Walk {
-    track_path!(path);
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let value = param.base();
-        if value.is_require_grad() {
-            return;
-        }
-        match value.dtype() {
-            DType::QFloat(_) => {
-                if let Some(reads) = &mut self.reads {
-                    reads.push((self.path.join("."), Box::pin(read(value, "a packed value"))));
-                }
-            }
-            _ => {
-                let values = value.shape().num_elements();
-                self.add(Stored::Float(value.inner().reshape([values])));
-            }
-        }
-    }
-
-    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
-        let value = param.val();
-        let values = value.shape().num_elements();
-        self.add(Stored::Int(value.inner().reshape([values])));
-    }
-
-    fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
-        let value = param.val();
-        let values = value.shape().num_elements();
-        self.add(Stored::Bool(value.inner().reshape([values])));
-    }
 }
 
 /// Returns the path of a value that differs, if there is one. There is one read for all values.

@@ -6,13 +6,13 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::{FloatDType, Tensor};
 use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
-use super::engine::PrivacyEngine;
-use super::{Independence, IndependenceCheck, PrivacyPlan, RefusedStep, Sparsifier, WeightAverage};
+use super::engine::{PrivacyEngine, Rows, clip_part, clip_rows, clip_units, computing, end_units};
+use super::independence::{Independence, IndependenceCheck, LossFunction};
+use super::{PrivacyPlan, RefusedStep, Sparsifier, WeightAverage};
 use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, Thresholds};
 use crate::device_read::blocking;
 use crate::grads::PrivateBackward;
-use crate::nn::{UnitScope, Units};
-use crate::sampling::{Draw, DrawPart, PhysicalBatch};
+use crate::sampling::{Draw, DrawPart, LogicalBatch, PhysicalBatch};
 use crate::updates::UnitUpdate;
 use crate::{DpError, NonPrivate, PublicData};
 
@@ -97,10 +97,6 @@ pub struct DpOptimizer {
 }
 
 impl DpOptimizer {
-    pub(crate) fn new(engine: PrivacyEngine, inner: ModuleOptimizer) -> Self {
-        Self { engine, inner }
-    }
-
     /// Sets the options of the backward pass.
     pub fn with_backward(mut self, backward: PrivateBackward) -> Self {
         self.engine.backward = backward;
@@ -215,21 +211,116 @@ impl DpOptimizer {
         losses: impl FnOnce(&M, O) -> Tensor<1>,
     ) -> Result<(), DpError> {
         let (input, part) = batch.into().into_parts();
-        self.engine.check_part(&part)?;
+        self.engine.admission().check_part(&part)?;
         if part.rows() == 0 {
             return Ok(());
         }
         self.engine.independence.losses_alone();
         // Before the forward pass, which must not change values that are not trained.
-        let task = self.engine.clip_task(model).await?;
-        let computing = self.engine.computing(model)?;
+        self.engine.buffers.begin(model).await?;
+        let computing = computing(model, self.engine.precision)?;
         let losses = {
             let _scope = self.engine.unit_scope(&*computing, &part);
             losses(&computing, input)
         };
-        let (sum, probe) = task.run(losses, &part, model, &computing).await;
-        self.engine.end_task(probe);
-        self.engine.accumulate(part, sum?)
+        clip_part(&mut self.engine, model, &computing, losses, part).await
+    }
+
+    /// Computes the losses of a logical batch, clips its examples, and adds them up. Every physical
+    /// batch is processed once.
+    ///
+    /// Prefer it to [`backward`](Self::backward). Since it loads the units itself, the independence
+    /// of the examples is also tested [by value](IndependenceCheck), on one physical batch,
+    /// in the first step or as often as
+    /// [`with_independence_check`](Self::with_independence_check) says. The test calls `losses` on
+    /// other batches of the same units, and changes neither the model nor the draws nor the noise
+    /// of the run.
+    ///
+    /// # Arguments
+    ///
+    /// - `physical_batch_size`: the maximum number of rows of a physical batch. On CubeCL devices,
+    ///   all of them have the same number of rows unless the loader is configured
+    ///   [otherwise](crate::sampling::PrivateDataLoaderBuilder::without_padding); padding rows are
+    ///   ignored
+    /// - `losses`: returns one loss for each row of a physical batch, computed with the model that
+    ///   it receives. In a step that is tested it also receives batches with other numbers of rows,
+    ///   of at most `physical_batch_size`
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`backward`](Self::backward) and of the loader, and
+    /// [`DpError::NotPerExample`] if the test finds that a loss depends on other examples.
+    /// [`discard`](Self::discard) the logical batch before clipping it again.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # use burn::data::{dataloader::batcher::Batcher, dataset::InMemDataset};
+    /// # use burn::{nn::LinearConfig, optim::SgdConfig, tensor::{Device, Tensor}};
+    /// # use burn_dp::{DpError, nn::IntoPrivate, optim::PrivacyPlanConfig};
+    /// # struct Rows;
+    /// # impl Batcher<f32, Tensor<2>> for Rows {
+    /// #     fn batch(&self, items: Vec<f32>, device: &Device) -> Tensor<2> {
+    /// #         Tensor::<1>::from_floats(items.as_slice(), device).unsqueeze_dim(1)
+    /// #     }
+    /// # }
+    /// # fn main() -> Result<(), DpError> {
+    /// let device = Device::flex().autodiff();
+    /// let dataset = InMemDataset::new((0..1000).map(|i| i as f32 / 1000.0).collect());
+    /// let mut model = LinearConfig::new(1, 1).init(&device).private();
+    ///
+    /// let config = PrivacyPlanConfig::new(1000, 50.0).with_steps(5).with_noise_multiplier(1.0);
+    /// let plan = config.init()?;
+    /// let batches = plan.batches(dataset, Rows, &device)?;
+    /// let mut optim = plan.optimizer(SgdConfig::new().init());
+    ///
+    /// for batch in batches {
+    ///     let batch = batch?;
+    ///     optim.backward_batch(&model, &batch, 16, |model, x| {
+    ///         (model.forward(x.clone()) - x * 2.0).powi_scalar(2).reshape([-1])
+    ///     })?;
+    ///     model = optim.step(0.1, model, batch)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn backward_batch<M: Module, O: Send + 'static>(
+        &mut self,
+        model: &M,
+        batch: &LogicalBatch<O>,
+        physical_batch_size: usize,
+        losses: impl Fn(&M, O) -> Tensor<1>,
+    ) -> Result<(), DpError> {
+        let clipped = self.backward_batch_async(model, batch, physical_batch_size, losses);
+        blocking(clipped, "DpOptimizer::backward_batch_async")
+    }
+
+    /// Runs [`backward_batch`](Self::backward_batch) without blocking the thread, as browsers
+    /// require.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`backward_batch`](Self::backward_batch). If the future is dropped
+    /// before its end, [`discard`](Self::discard) the logical batch before clipping it again.
+    #[track_caller]
+    pub fn backward_batch_async<M: Module, O: Send + 'static, F: Fn(&M, O) -> Tensor<1>>(
+        &mut self,
+        model: &M,
+        batch: &LogicalBatch<O>,
+        physical_batch_size: usize,
+        losses: F,
+    ) -> impl Future<Output = Result<(), DpError>> {
+        let function = LossFunction::of::<F>();
+        async move {
+            // Before any forward pass, so that no pass of the test sets the values that later
+            // passes are compared with.
+            self.engine.buffers.begin(model).await?;
+            let losses = |model: &M, input| (losses(model, input), ());
+            let (part, device) = ((0, 1), None);
+            let rows = Rows { batch, physical_batch_size, part, device, losses: &losses, function };
+            clip_rows(&mut self.engine, model, rows, |()| ()).await
+        }
     }
 
     /// Clips the updates of units of the draw and adds them to the logical batch: the counterpart
@@ -304,7 +395,7 @@ impl DpOptimizer {
         mut update: impl FnMut(M, U) -> Result<UnitUpdate, DpError>,
     ) -> Result<(), DpError> {
         let (units, part) = units.into().into_parts();
-        self.engine.check_part(&part)?;
+        self.engine.admission().check_part(&part)?;
         if part.rows() == 0 {
             return Ok(());
         }
@@ -315,16 +406,10 @@ impl DpOptimizer {
                 format!("must be one item for each row, got {items} items for {rows} rows"),
             ));
         }
-        // Padding items come last.
-        let indices = part.private_indices().iter().copied();
-        let randomness = self.engine.layer_randomness();
-        let update = |copy: M, (unit, index)| {
-            let _scope = UnitScope::enter(&copy, &randomness, Units::One(index));
-            update(copy, unit)
-        };
-        let task = self.engine.unit_task(model).await?;
-        let sum = task.run(model, units.into_iter().zip(indices), update).await?;
-        self.engine.end_unit_task(model).await?;
+        self.engine.buffers.begin(model).await?;
+        let update = |copy, unit, _| update(copy, unit);
+        let sum = clip_units(&mut self.engine, model, units, &part, update).await?;
+        end_units(&mut self.engine, model).await?;
         self.engine.accumulate(part, sum)
     }
 
@@ -628,7 +713,7 @@ impl DpOptimizer {
 impl PrivacyPlan {
     /// Starts the run with an optimizer of Burn.
     pub fn optimizer(self, inner: ModuleOptimizer) -> DpOptimizer {
-        DpOptimizer::new(PrivacyEngine::new(self), inner)
+        DpOptimizer { engine: PrivacyEngine::new(self), inner }
     }
 }
 

@@ -121,7 +121,7 @@ impl FederatedTraining {
         I: Clone,
         E: std::error::Error + Send + Sync + 'static,
     {
-        self.optim.engine.check_key()?;
+        self.optim.engine.admission().check_key()?;
         let sampler = match self.sampler.take() {
             Some(sampler) => sampler,
             None => self.optim.plan().sampler()?,

@@ -16,7 +16,6 @@
 //! let optim = plan.optimizer(LBFGSConfig::new().init());
 //! ```
 
-mod backward_batch;
 pub(crate) mod buffers;
 mod correlated;
 mod dp_optimizer;
@@ -34,7 +33,7 @@ mod refused;
 mod release;
 pub(crate) mod releases;
 mod sampling_scheme;
-mod sparsification;
+mod sparsifier;
 mod sums;
 mod weight_average;
 
@@ -47,7 +46,7 @@ pub use plan_config::PrivacyPlanConfig;
 pub use public_schedule::PublicSchedule;
 pub use refused::RefusedStep;
 pub use sampling_scheme::SamplingScheme;
-pub use sparsification::Sparsifier;
+pub use sparsifier::Sparsifier;
 pub use weight_average::WeightAverage;
 
 /// The fact of a statement that names public data.

@@ -1,7 +1,6 @@
 //! The rows of a logical batch that are processed at once.
 
-use super::draw::Draw;
-use super::draw_part::DrawPart;
+use super::draw::{Draw, DrawPart};
 use super::records::RecordIdentity;
 
 /// The output of the user's `Batcher` for at most as many units as fit into memory, with the mark

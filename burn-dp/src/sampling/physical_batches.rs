@@ -6,8 +6,7 @@ use std::thread::JoinHandle;
 
 use burn::tensor::Device;
 
-use super::draw::Draw;
-use super::draw_part::DrawPart;
+use super::draw::{Draw, DrawPart};
 use super::example_choice::ExampleChoice;
 use super::physical_batch::PhysicalBatch;
 use super::row_loader::RowLoader;

@@ -52,7 +52,7 @@ impl Bundle {
     /// Captures the privacy state at the end of `epoch`, on the thread of the loop. The other parts
     /// are saved while the training continues.
     fn begin(&self, epoch: usize) -> Result<(), DpError> {
-        let saved = self.session.capture()?;
+        let saved = self.session.saving.capture(&self.session.state())?;
         self.parts().incomplete.insert(epoch, saved);
         Ok(())
     }

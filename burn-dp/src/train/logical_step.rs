@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 use super::release::StepRelease;
 use crate::DpError;
 use crate::clipping::ClippedSum;
-use crate::optim::engine::PrivacyEngine;
+use crate::optim::engine::{PrivacyEngine, given_twice};
 use crate::sampling::{Draw, DrawPart, Sampler};
 
 /// The report of a step, set when the step is released.
@@ -45,8 +45,8 @@ pub(super) struct LogicalStep {
     loop_thread: ThreadId,
     /// The sums are added in the order of the physical batches, so that the result depends neither
     /// on the number of devices nor on their speed.
-    pub(super) next_position: usize,
-    pub(super) waiting: BTreeMap<usize, (DrawPart, ClippedSum)>,
+    next_position: usize,
+    waiting: BTreeMap<usize, (DrawPart, ClippedSum)>,
     pub(super) slot: ReleaseSlot,
 }
 
@@ -68,7 +68,7 @@ impl State {
         let current = match &mut self.current {
             Some(current) => current,
             None => {
-                self.engine.check_next()?;
+                self.engine.admission().check_next()?;
                 let draw = self.sampler.draw(self.engine.next_step())?;
                 self.current.insert(LogicalStep {
                     draw,
@@ -103,6 +103,38 @@ impl State {
         Ok(Part { draw: current.draw.clone(), slot: current.slot.clone() })
     }
 
+    /// Returns whether the units of `part` are to be added to the current logical step.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if they were given before, or belong to another draw.
+    pub(super) fn admits(&self, part: &DrawPart) -> Result<bool, DpError> {
+        // A batch with only padding has no units to add.
+        if self.ended.is_some() || part.positions().is_empty() {
+            return Ok(false);
+        }
+        let current = self.current.as_ref().filter(|current| current.draw == *part.draw());
+        let current = current.ok_or_else(|| no_current_step(part.step()))?;
+        let start = part.positions().start;
+        if start < current.next_position || current.waiting.contains_key(&start) {
+            let unit = part.draw().private_indices()[start];
+            return Err(given_twice(unit, part.step()));
+        }
+        Ok(true)
+    }
+
+    /// Adds the sum of a physical batch of the logical step.
+    pub(super) fn add(&mut self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError> {
+        let admitted = self.admits(&part)?;
+        let Some(current) = self.current.as_mut().filter(|_| admitted) else { return Ok(()) };
+        current.waiting.insert(part.positions().start, (part, sum));
+        while let Some((part, sum)) = current.waiting.remove(&current.next_position) {
+            current.next_position = part.positions().end;
+            self.engine.accumulate(part, sum)?;
+        }
+        Ok(())
+    }
+
     /// Returns the current logical step, whose parts are complete.
     pub(super) fn take_current(&mut self) -> Result<LogicalStep, DpError> {
         let step = self.engine.next_step();
@@ -118,7 +150,7 @@ impl State {
     }
 }
 
-pub(super) fn no_current_step(step: u64) -> DpError {
+fn no_current_step(step: u64) -> DpError {
     DpError::state(format!(
         "no batch of step {step} is in progress; use the loader of `PrivateTraining` as it is"
     ))

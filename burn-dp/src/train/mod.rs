@@ -44,7 +44,6 @@ mod checkpoints;
 mod config;
 mod end;
 mod key_location;
-mod learner;
 mod loader;
 mod logical_step;
 pub mod metrics;

@@ -1,5 +1,6 @@
 //! The user's model as Burn's learner sees it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,7 +9,7 @@ use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
 use burn::optim::{GradientsParams, ModuleOptimizer, MultiGradientsParams};
 use burn::store::{ModuleRecord, RecordError};
 use burn::tensor::{Device, Tensor};
-use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
+use burn::train::{InferenceStep, ItemLazy, Learner, TrainOutput, TrainStep};
 
 use super::session::Session;
 use super::unit_output::UnitOutput;
@@ -16,8 +17,8 @@ use super::{PrivateBatch, StepOutput};
 use crate::DpError;
 use crate::clipping::PublicNorms;
 use crate::device_read::wait;
-use crate::nn::{UnitScope, Units};
-use crate::optim::engine::PrivacyEngine;
+use crate::optim::engine::{EngineAccess, PrivacyEngine, Rows, clip_rows, clip_units, end_units};
+use crate::optim::{LossFunction, PublicSchedule};
 use crate::random::{Domain, Stream};
 use crate::updates::UnitUpdate;
 use crate::updates::federated::UserUpdate;
@@ -217,6 +218,19 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         self
     }
 
+    /// Returns Burn's learner, with a learning rate that depends on public values alone.
+    ///
+    /// # Privacy
+    ///
+    /// Burn's `Learner::new` accepts the model as well, with any scheduler: one that follows the
+    /// training loss, or private validation data, releases them without noise.
+    pub fn learner(self, optimizer: ModuleOptimizer, schedule: PublicSchedule) -> Learner<Self>
+    where
+        M: InferenceStep + fmt::Display + 'static,
+    {
+        Learner::new(self, optimizer, schedule.into_scheduler())
+    }
+
     /// Returns the model inside.
     pub fn into_inner(self) -> M {
         self.model
@@ -230,15 +244,7 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
     fn map_inner(self, map: impl FnOnce(M) -> M) -> Self {
         Self { model: map(self.model), ..self }
     }
-}
 
-impl<M: PrivateTrainStep> Clone for PrivateModel<M> {
-    fn clone(&self) -> Self {
-        self.with_model(self.model.clone())
-    }
-}
-
-impl<M: PrivateTrainStep> PrivateModel<M> {
     /// Returns another model with the same session and options.
     fn with_model(&self, model: M) -> Self {
         Self {
@@ -249,64 +255,61 @@ impl<M: PrivateTrainStep> PrivateModel<M> {
         }
     }
 
-    /// Clips the rows of the physical batches of one part of a logical batch.
-    fn clip_rows(&self, batch: &PrivateBatch<M::Input>) -> Result<Vec<M::Output>, DpError> {
+    /// Clips one part of a logical batch. Returns the outputs, if a metric uses them.
+    fn clip(&self, batch: &PrivateBatch<M::Input>) -> Result<Vec<M::Output>, DpError> {
         let keeps_outputs = self.session.keeps_outputs.load(Ordering::Relaxed);
         let mut outputs = Vec::new();
-        let forward = self.session.with_engine(|engine| batch.forward(engine, &M::losses));
-        let computing = self.session.with_engine(|engine| engine.computing(&self.model))?;
-        let expected = self.session.with_engine(|engine| engine.plan.expected_batch_size);
-        for physical in batch.computed(self.session.physical_batch_size, expected)? {
-            let (input, part) = physical?.into_parts();
-            PrivateBatch::compare(&self.session, &forward, &*computing, part.private_indices())?;
-            let (losses, output) = forward.run(&*computing, input, &part);
-            let Some(task) = self.session.clip_task(&self.model)? else { break };
-            let (sum, probe) = wait(task.run(losses, &part, &self.model, &computing));
-            self.session.end_task(probe);
-            self.session.add(part, sum?)?;
-            if keeps_outputs {
-                outputs.push(output);
+        match &self.update {
+            Some(update) => {
+                wait(self.clip_units(batch, &**update, keeps_outputs.then_some(&mut outputs)))?;
+            }
+            None => {
+                let rows = Rows {
+                    batch: &batch.batch,
+                    physical_batch_size: self.session.physical_batch_size,
+                    part: batch.part,
+                    device: batch.device.clone(),
+                    losses: &M::losses,
+                    function: LossFunction::of::<M>(),
+                };
+                let keep = |output| outputs.extend(keeps_outputs.then_some(output));
+                wait(clip_rows(&mut &*self.session, &self.model, rows, keep))?;
             }
         }
         Ok(outputs)
     }
 
     /// Clips the updates of the units of one part of a logical batch.
-    fn clip_units(
+    async fn clip_units(
         &self,
         batch: &PrivateBatch<M::Input>,
         update: &Update<M>,
-    ) -> Result<Vec<M::Output>, DpError> {
-        let keeps_outputs = self.session.keeps_outputs.load(Ordering::Relaxed);
-        let randomness = self.session.with_engine(PrivacyEngine::layer_randomness);
-        let mut outputs = Vec::new();
+        mut outputs: Option<&mut Vec<M::Output>>,
+    ) -> Result<(), DpError> {
+        let mut run = &*self.session;
         let mut any = false;
-        for physical in batch.physical_batches(1)? {
-            let (input, part) = physical?.into_parts();
-            let inputs = part.private_indices().first().map(|&index| {
-                let unit = Unit { step: part.step(), index };
-                (input, unit)
-            });
-            let Some(task) = self.session.unit_task(&self.model)? else { break };
-            let update = |copy, (input, unit): (M::Input, Unit)| {
-                let _scope = UnitScope::enter(&copy, &randomness, Units::One(unit.index));
-                update(copy, input, unit, keeps_outputs.then_some(&mut outputs))
+        for unit in batch.batch.part(1, batch.part, batch.device.clone())? {
+            let (input, part) = unit?.into_parts();
+            if run.is_over() {
+                break;
+            }
+            let update = |copy, input, index| {
+                update(copy, input, Unit { step: part.step(), index }, outputs.as_deref_mut())
             };
-            let sum = wait(task.run(&self.model, inputs, update))?;
-            self.session.add(part, sum)?;
+            let sum = clip_units(&mut run, &self.model, [input], &part, update).await?;
+            run.add(part, sum)?;
             any = true;
         }
         if any {
-            self.session.end_unit_task(&self.model)?;
+            end_units(&mut run, &self.model).await?;
         }
-        Ok(outputs)
+        Ok(())
     }
+}
 
-    fn clip(&self, batch: &PrivateBatch<M::Input>) -> Result<Vec<M::Output>, DpError> {
-        match &self.update {
-            Some(update) => self.clip_units(batch, &**update),
-            None => self.clip_rows(batch),
-        }
+impl<M: PrivateTrainStep> Clone for PrivateModel<M> {
+    fn clone(&self) -> Self {
+        self.with_model(self.model.clone())
     }
 }
 

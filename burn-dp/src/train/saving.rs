@@ -6,29 +6,27 @@ use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 
 use super::key_location::key_among;
-use super::logical_step::Ended;
-use super::session::Session;
+use super::logical_step::{Ended, State};
 use crate::DpError;
-use crate::checkpoint::SavedRun;
+use crate::checkpoint::{Checkpointer, SavedRun};
 use crate::device_read::wait;
-use crate::optim::buffers::Extent;
 use crate::optim::engine::PrivacyEngine;
 
-impl Session {
+/// The files of a training run, if it has any.
+pub(super) struct Saving {
+    checkpointer: Option<Checkpointer>,
+}
+
+impl Saving {
+    pub(super) fn new(checkpointer: Option<Checkpointer>) -> Self {
+        Self { checkpointer }
+    }
+
     /// Returns an error if the key of the run would be in the folder of the results.
     pub(super) fn key_among_results(&self, results: &Path) -> Option<DpError> {
         match self.checkpointer.as_ref()?.key_file() {
             Ok(key) => key_among(results, &key),
             Err(error) => Some(error),
-        }
-    }
-
-    /// Ends the training with an error if a value of `model` that is not trained changed. Burn
-    /// calls this before each validation, and every checkpoint follows a validation.
-    pub(super) fn check_buffers<M: Module>(&self, model: &M) {
-        let buffers = self.with_engine(|engine| engine.buffers.clone());
-        if let Err(error) = wait(buffers.verify(model, Extent::Whole)) {
-            self.fail(error);
         }
     }
 
@@ -49,8 +47,7 @@ impl Session {
     }
 
     /// Returns the whole privacy state between two steps.
-    pub(super) fn capture(&self) -> Result<SavedRun, DpError> {
-        let state = self.state();
+    pub(super) fn capture(&self, state: &State) -> Result<SavedRun, DpError> {
         if let Some(Ended::Failed(error)) = &state.ended
             && let DpError::ChangedBuffer { .. } = &**error
         {

@@ -11,14 +11,15 @@ use burn::train::train::WorkerFailure;
 use burn::train::{Interrupter, TrainingError};
 use burn_dp_accountant::PrivacyLedger;
 
-use super::logical_step::{Ended, Part, State, no_current_step};
+use super::logical_step::{Ended, Part, State};
 use super::release::StepRelease;
+use super::saving::Saving;
 use crate::DpError;
 use crate::checkpoint::Checkpointer;
 use crate::clipping::{ClippedSum, PublicNorms};
 use crate::device_read::wait;
-use crate::grads::Probe;
-use crate::optim::engine::{ClipTask, PrivacyEngine, UnitTask, given_twice};
+use crate::optim::buffers::Extent;
+use crate::optim::engine::{EngineAccess, PrivacyEngine};
 use crate::optim::releases::Events;
 use crate::sampling::DrawPart;
 
@@ -29,7 +30,7 @@ pub(super) struct Session {
     pub(super) interrupter: Interrupter,
     pub(super) physical_batch_size: usize,
     pub(super) steps_per_epoch: u64,
-    pub(super) checkpointer: Option<Checkpointer>,
+    pub(super) saving: Saving,
     /// Whether a metric uses the outputs of the training batches.
     pub(super) keeps_outputs: AtomicBool,
     /// Whether the next record belongs to the checkpoint that the run was resumed from.
@@ -53,7 +54,7 @@ impl Session {
             interrupter: Interrupter::new(),
             physical_batch_size,
             steps_per_epoch,
-            checkpointer,
+            saving: Saving::new(checkpointer),
             keeps_outputs: AtomicBool::new(false),
             expects_record: AtomicBool::new(false),
             empty,
@@ -75,6 +76,15 @@ impl Session {
     /// Changes an option of the run.
     pub(super) fn configure<T>(&self, change: impl FnOnce(&mut PrivacyEngine) -> T) -> T {
         change(&mut self.state().engine)
+    }
+
+    /// Ends the training with an error if a value of `model` that is not trained changed. Burn
+    /// calls this before each validation, and every checkpoint follows a validation.
+    pub(super) fn check_buffers<M: Module>(&self, model: &M) {
+        let buffers = self.with_engine(|engine| engine.buffers.clone());
+        if let Err(error) = wait(buffers.verify(model, Extent::Whole)) {
+            self.fail(error);
+        }
     }
 
     /// Returns the model with the averaged weights, if there is an average.
@@ -116,56 +126,6 @@ impl Session {
         }
     }
 
-    /// Returns what a thread needs to clip a physical batch; `None` if nothing more is released.
-    pub(super) fn clip_task<M: Module>(&self, model: &M) -> Result<Option<ClipTask>, DpError> {
-        let mut state = self.state();
-        match state.ended {
-            Some(_) => Ok(None),
-            None => wait(state.engine.clip_task(model)).map(Some),
-        }
-    }
-
-    pub(super) fn end_task(&self, probe: Option<Probe>) {
-        self.state().engine.end_task(probe);
-    }
-
-    /// Returns what a thread needs to clip the update of a unit; `None` if nothing more is
-    /// released.
-    pub(super) fn unit_task<M: Module>(&self, model: &M) -> Result<Option<UnitTask>, DpError> {
-        let mut state = self.state();
-        match state.ended {
-            Some(_) => Ok(None),
-            None => wait(state.engine.unit_task(model)).map(Some),
-        }
-    }
-
-    pub(super) fn end_unit_task<M: Module>(&self, model: &M) -> Result<(), DpError> {
-        wait(self.state().engine.end_unit_task(model))
-    }
-
-    /// Adds the sum of a physical batch of the logical step.
-    pub(super) fn add(&self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError> {
-        let mut state = self.state();
-        // A batch with only padding has no units to add.
-        if state.ended.is_some() || part.positions().is_empty() {
-            return Ok(());
-        }
-        let State { engine, current, .. } = &mut *state;
-        let current = current.as_mut().filter(|current| current.draw == *part.draw());
-        let current = current.ok_or_else(|| no_current_step(part.step()))?;
-        let start = part.positions().start;
-        if start < current.next_position || current.waiting.contains_key(&start) {
-            let unit = part.draw().private_indices()[start];
-            return Err(given_twice(unit, part.step()));
-        }
-        current.waiting.insert(start, (part, sum));
-        while let Some((part, sum)) = current.waiting.remove(&current.next_position) {
-            current.next_position = part.positions().end;
-            engine.accumulate(part, sum)?;
-        }
-        Ok(())
-    }
-
     /// Runs the logical step. Returns the model, unchanged if nothing was released, and whether an
     /// epoch ended that was not the last.
     pub(super) fn step<M: Module>(
@@ -178,7 +138,7 @@ impl Session {
         if state.ended.is_some() {
             return (model, false);
         }
-        let begun = self.save_beginning(&state.engine, &model, optim);
+        let begun = self.saving.save_beginning(&state.engine, &model, optim);
         let current = match begun.and_then(|()| state.take_current()) {
             Ok(current) => current,
             Err(error) => {
@@ -269,6 +229,25 @@ impl Session {
     }
 }
 
+/// The engine of all threads of the training run.
+impl EngineAccess for &Session {
+    fn with<T>(&mut self, call: impl FnOnce(&mut PrivacyEngine) -> T) -> T {
+        self.configure(call)
+    }
+
+    fn is_over(&self) -> bool {
+        self.state().ended.is_some()
+    }
+
+    fn check(&self, part: &DrawPart) -> Result<(), DpError> {
+        self.state().admits(part).map(drop)
+    }
+
+    fn add(&mut self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError> {
+        self.state().add(part, sum)
+    }
+}
+
 opaque_debug!(Session, |this|
     steps_per_epoch: this.steps_per_epoch,
     physical_batch_size: this.physical_batch_size
@@ -304,7 +283,7 @@ mod tests {
         let zero = |_: Linear, _: usize| Ok(UnitUpdate::zero());
         let units = part.private_indices().to_vec();
         let sum = clip_updates(&thresholds, &model(), units, zero).unwrap();
-        session.add(part, sum).map_err(|error| error.to_string())
+        session.state().add(part, sum).map_err(|error| error.to_string())
     }
 
     #[test]

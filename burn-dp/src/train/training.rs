@@ -12,7 +12,7 @@ use burn::train::checkpoint::{
 };
 use burn::train::metric::store::{Aggregate, Direction, Split};
 use burn::train::metric::{LossMetric, Metric};
-use burn::train::{InferenceStep, Interrupter, SupervisedTraining};
+use burn::train::{InferenceStep, Interrupter, LearningResult, SupervisedTraining};
 use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
 
 use super::checkpoints::{Bundle, PartCheckpointer};
@@ -21,7 +21,7 @@ use super::metrics::{
     ClippedShareMetric, ClippingNormMetric, EpsilonMetric, NonPrivateMetric, SignalToNoiseMetric,
 };
 use super::session::Session;
-use super::{PrivateBatch, PrivateCheckpointing, PrivateModel, PrivateTrainStep};
+use super::{PrivateBatch, PrivateCheckpointing, PrivateModel, PrivateTrainStep, TrainingEnd};
 use crate::checkpoint::{Checkpoint, MODEL, OPTIMIZER, SCHEDULER, forget_key};
 use crate::clipping::{Clipping, PublicNorms};
 use crate::device_read::wait;
@@ -196,7 +196,7 @@ impl PrivateTraining {
     where
         M: PrivateTrainStep + InferenceStep + Display + 'static,
     {
-        if let Some(error) = self.session.key_among_results(directory.as_ref()) {
+        if let Some(error) = self.session.saving.key_among_results(directory.as_ref()) {
             self.session.fail(error);
         }
         let (epochs, complete) = (self.num_epochs(), self.complete_epochs());
@@ -253,6 +253,40 @@ impl PrivateTraining {
     /// Returns the error that ended the training, if there was one.
     pub fn error(&self) -> Option<Arc<DpError>> {
         self.session.failed()
+    }
+
+    /// Returns how the training run with this result ended. Even a failed run has a model in its
+    /// result, so call this before the model is used.
+    ///
+    /// Burn's terminal dashboard drops errors and the reason for a stop, and then the result does
+    /// not contain them either. This method still returns what ended the private run: the plan, the
+    /// budget, or an error in the training data, in a step, or in a checkpoint. If the dashboard
+    /// dropped an error in the validation, only Burn's log and the missing steps remain as
+    /// evidence.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error that ended the training: [`DpError::Training`], or [`DpError::Learner`]
+    /// for an error of Burn itself.
+    pub fn finish<M>(&self, result: &LearningResult<M>) -> Result<TrainingEnd, DpError> {
+        if let Some(error) = self.error() {
+            return Err(DpError::Training(error));
+        }
+        if let Some(error) = &result.error {
+            return Err(DpError::Learner(error.to_string()));
+        }
+        let planned = self.session.with_engine(|engine| engine.plan.steps());
+        let steps = self.next_step();
+        if steps >= planned {
+            return Ok(TrainingEnd::Complete { steps });
+        }
+        let reason = self.stopped().or_else(|| self.interrupter().get_message());
+        let reason = reason.unwrap_or_else(|| {
+            "Burn's loop ended: by early stopping, after fewer epochs than planned, by its \
+             interrupter, or by an error that its dashboard dropped and its log may have"
+                .into()
+        });
+        Ok(TrainingEnd::Stopped { steps, planned, reason })
     }
 
     /// Passes norms of gradients on public data to the clipping policy, between two steps: from the

@@ -1,59 +1,29 @@
 //! The checks before a unit is added to a step, and before the release.
 
-use burn_dp_accountant::DpEvent;
+use burn_dp_accountant::{DpEvent, PrivacyLedger};
 
-use super::PrivacyEngine;
 use super::pending::{Pending, other_draw};
 use crate::DpError;
-use crate::clipping::ClippedSum;
+use crate::clipping::Thresholds;
+use crate::optim::PrivacyPlan;
 use crate::sampling::{Draw, DrawPart};
 
-impl PrivacyEngine {
+/// The state that decides what may enter the next step, and whether it may be released.
+pub(crate) struct Admission<'a> {
+    pub(super) plan: &'a PrivacyPlan,
+    pub(super) ledger: &'a PrivacyLedger,
+    pub(super) next_step: u64,
+    pub(super) pending: Option<&'a Pending>,
+    /// The thresholds of the step, if they are fixed.
+    #[cfg_attr(not(feature = "train"), allow(dead_code))]
+    pub(super) frozen: Option<&'a Thresholds>,
+}
+
+impl Admission<'_> {
     /// Returns an error unless the units of `part` belong to the next step and are not in its sum.
     pub(crate) fn check_part(&self, part: &DrawPart) -> Result<(), DpError> {
         self.check_origin(part.draw())?;
-        self.pending.as_ref().map_or(Ok(()), |pending| pending.check(part))
-    }
-
-    /// Adds the clipped sum of the units of `part`.
-    pub(crate) fn accumulate(&mut self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError> {
-        self.check_part(&part)?;
-        let thresholds = self.thresholds()?;
-        if *sum.thresholds() != thresholds {
-            return Err(DpError::invalid(
-                "sum",
-                format!(
-                    "must be clipped to the thresholds of the logical step, {:?}, got {:?}; use \
-                     `DpOptimizer::thresholds`",
-                    thresholds.norms(),
-                    sum.thresholds().norms()
-                ),
-            ));
-        }
-        let (clipped, units) = (sum.statistics().reveal().examples, part.positions());
-        if clipped != units.len() {
-            return Err(DpError::invalid(
-                "sum",
-                format!(
-                    "must contain every unit of its part once, got {clipped} units for {}",
-                    units.len()
-                ),
-            ));
-        }
-        let pending = match &mut self.pending {
-            Some(pending) => {
-                pending.sum.accumulate(sum)?;
-                pending
-            }
-            None => {
-                let (draw, identity) = (part.draw().clone(), part.identity());
-                let given = vec![false; draw.private_indices().len()];
-                self.pending.insert(Pending { draw, given, identity, sum })
-            }
-        };
-        pending.given[units].fill(true);
-        pending.identity = pending.identity.min(part.identity());
-        Ok(())
+        self.pending.map_or(Ok(()), |pending| pending.check(part))
     }
 
     /// Returns an error unless the draw is the next one of the plan's sampler and every drawn unit
@@ -61,7 +31,7 @@ impl PrivacyEngine {
     pub(super) fn check_draw(&self, draw: &Draw) -> Result<(), DpError> {
         self.check_key()?;
         self.check_origin(draw)?;
-        let missing = match &self.pending {
+        let missing = match self.pending {
             Some(pending) if pending.draw != *draw => return Err(other_draw(draw.step())),
             Some(pending) => pending.given.iter().position(|given| !given),
             None => (!draw.private_indices().is_empty()).then_some(0),
@@ -117,11 +87,11 @@ impl PrivacyEngine {
 
     /// Returns an error if the next step cannot run, before its examples are used.
     #[cfg(feature = "train")]
-    pub(crate) fn check_next(&mut self) -> Result<(), DpError> {
+    pub(crate) fn check_next(&self) -> Result<(), DpError> {
         self.check_key()?;
         let batch = self.plan.expected_batch_size;
         let multiplier = self.plan.noise_multiplier_at(self.next_step);
-        let thresholds = match &self.frozen {
+        let thresholds = match self.frozen {
             Some(thresholds) => thresholds.clone(),
             None => self.plan.clipping.thresholds(self.next_step)?,
         };
@@ -132,10 +102,10 @@ impl PrivacyEngine {
     /// Returns an error if the release would exceed the budget or follows the last planned step.
     pub(super) fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
         // A repeated step is already in the ledger.
-        let paid = self.next_step < self.own_releases();
+        let paid = self.next_step < self.plan.own_releases(self.ledger);
         if let Some(budget) = self.plan.budget
             && !paid
-            && !self.plan.is_certified(self.next_step, event, &self.ledger)
+            && !self.plan.is_certified(self.next_step, event, self.ledger)
             && !self.ledger.within_budget(event, 1, budget)?
         {
             let mut after = self.ledger.clone();

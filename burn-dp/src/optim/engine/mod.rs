@@ -1,12 +1,13 @@
 //! The private step, for any training loop.
 
 mod admission;
+mod clip;
 mod forward;
 mod not_covered;
 mod pending;
 mod state;
+mod statement;
 mod step;
-mod tasks;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,29 +15,33 @@ use std::sync::{Mutex, MutexGuard};
 
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType};
-use burn_dp_accountant::{Epsilon, PrivacyLedger, PrivacyStatement};
+use burn_dp_accountant::{Epsilon, PrivacyLedger, UnitOfPrivacy};
 
 #[cfg(feature = "train")]
-pub(crate) use forward::Forward;
+pub(crate) use clip::EngineAccess;
+pub(crate) use clip::{clip_part, clip_rows, clip_units, end_units};
+pub(crate) use forward::{Rows, computing};
 #[cfg(feature = "train")]
 pub(crate) use pending::given_twice;
 pub(crate) use state::{EngineState, LostSteps, RunSource, damaged};
-#[cfg(feature = "train")]
-pub(crate) use tasks::{ClipTask, UnitTask};
 
-use pending::Pending;
+use admission::Admission;
+use forward::row_scope;
+use pending::{Pending, check_sum};
 
 use super::PUBLIC_DATA;
 use super::buffers::BufferCheck;
-use super::independence::{Independence, IndependenceTests};
-use super::releases::{KeyStorage, Lock, Releases};
+use super::independence::IndependenceTests;
+use super::releases::Releases;
 use super::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::DpError;
-use crate::clipping::{ClippingStatistics, PublicNorms, StepNoise, Thresholds};
+use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Thresholds};
 use crate::grads::{PrivateBackward, has_coarse_products};
-use crate::model::precision_name;
+use crate::nn::UnitScope;
 use crate::noise::{CorrelatedNoise, NoiseAhead};
-use crate::sampling::RecordIdentity;
+use crate::random::{Key, LayerRandomness};
+use crate::sampling::{DrawPart, RecordIdentity};
+use crate::updates::federated::UserUpdate;
 
 /// Owns the whole private step: admission, clipping, release, optimizer step, ties, sparsification
 /// and averaging. Only Burn's optimizer is passed in for each step, because Burn's learner owns it.
@@ -111,6 +116,28 @@ impl PrivacyEngine {
         }
     }
 
+    /// Adds a sparsifier.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if there is one already.
+    pub(crate) fn set_sparsifier(&mut self, sparsifier: Sparsifier) -> Result<(), DpError> {
+        refuse_second("sparsifier", self.sparsifier.as_ref())?;
+        self.sparsifier = Some(sparsifier);
+        Ok(())
+    }
+
+    /// Adds an average of the weights.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidState`] if there is one already.
+    pub(crate) fn set_average(&mut self, average: WeightAverage) -> Result<(), DpError> {
+        refuse_second("weight average", self.average.as_ref())?;
+        self.average = Some(average);
+        Ok(())
+    }
+
     pub(crate) fn next_step(&self) -> u64 {
         self.next_step
     }
@@ -123,6 +150,41 @@ impl PrivacyEngine {
     /// Returns whether part of a logical batch was clipped and its step has not run yet.
     pub(crate) fn is_within_step(&self) -> bool {
         self.pending.is_some()
+    }
+
+    /// Returns the checks of what enters the next step.
+    pub(crate) fn admission(&self) -> Admission<'_> {
+        Admission {
+            plan: &self.plan,
+            ledger: &self.ledger,
+            next_step: self.next_step,
+            pending: self.pending.as_ref(),
+            frozen: self.frozen.as_ref(),
+        }
+    }
+
+    /// Adds the clipped sum of the units of `part`.
+    pub(crate) fn accumulate(&mut self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError> {
+        self.admission().check_part(&part)?;
+        check_sum(&part, &sum, &self.thresholds()?)?;
+        match &mut self.pending {
+            Some(pending) => pending.add(&part, sum),
+            None => {
+                self.pending = Some(Pending::new(&part, sum));
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the randomness of the layers in the current logical step.
+    pub(crate) fn layer_randomness(&self) -> LayerRandomness {
+        LayerRandomness::new(self.plan.key(), self.next_step)
+    }
+
+    /// Opens the scope in which the random layers of `model` have the units of a physical batch.
+    pub(crate) fn unit_scope<M: Module>(&self, model: &M, part: &DrawPart) -> UnitScope {
+        let copies = self.backward.group_size();
+        row_scope(model, &self.layer_randomness(), part.private_indices(), part.rows(), copies)
     }
 
     #[cfg(feature = "train")]
@@ -140,8 +202,7 @@ impl PrivacyEngine {
             return Ok(thresholds.clone());
         }
         let thresholds = self.plan.clipping.thresholds(self.next_step)?;
-        self.frozen = Some(thresholds.clone());
-        Ok(thresholds)
+        Ok(self.frozen.insert(thresholds).clone())
     }
 
     pub(crate) fn learn_from_public(&mut self, norms: &PublicNorms) -> Result<(), DpError> {
@@ -187,6 +248,32 @@ impl PrivacyEngine {
         Ok(())
     }
 
+    /// Prepares the updates of users. Returns the key that orders the examples of a user.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
+    pub(crate) fn begin_user_updates(&mut self, update: &UserUpdate) -> Result<Key, DpError> {
+        let unit = self.plan.unit();
+        if *unit != UnitOfPrivacy::User {
+            return Err(DpError::invalid(
+                "unit",
+                format!(
+                    "must be the user, because an item of the data set is all that a user owns, \
+                     got {unit}; plan with `with_unit(UnitOfPrivacy::User)`"
+                ),
+            ));
+        }
+        self.note("user_update", update.to_string());
+        Ok(self.plan.key().clone())
+    }
+
+    /// Removes what [`begin_user_updates`](Self::begin_user_updates) noted.
+    #[cfg(feature = "train")]
+    pub(crate) fn end_user_updates(&mut self) {
+        self.facts.remove("user_update");
+    }
+
     /// Erases the key in memory, and the noise that was drawn with it.
     pub(crate) fn forget_key(&mut self) {
         self.plan.source.forget();
@@ -214,68 +301,6 @@ impl PrivacyEngine {
         Ok(self.ledger.epsilon(delta)?)
     }
 
-    pub(crate) fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
-        deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
-        let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
-        statement.facts.extend(self.facts.clone());
-        let independence = self.independence.found();
-        statement.facts.insert("independence_of_examples".into(), independence.to_string());
-        statement.not_covered.push(independence.not_covered().into());
-        if self.independence.had_units() && independence != Independence::ByConstruction {
-            statement.not_covered.push(Independence::ByConstruction.not_covered().into());
-        }
-        statement.not_covered.extend(not_covered::sentences());
-        self.describe_storage(&mut statement)?;
-        if let Some(identity) = self.identity {
-            statement.facts.insert("identity_of_records".into(), identity.to_string());
-            statement.not_covered.push(identity.not_covered().into());
-        }
-        if self.backward.group_size() > 1 {
-            let copies = self.backward.group_size().to_string();
-            statement.facts.insert("augmentation_multiplicity".into(), copies);
-        }
-        if let Some(precision) = self.precision {
-            let fact = not_covered::PRECISION.into();
-            statement.facts.insert(fact, precision_name(precision));
-        }
-        statement.not_covered.extend(not_covered::of_facts(&statement.facts));
-        if let Some(sparsifier) = &self.sparsifier {
-            statement.facts.insert("sparsification".into(), sparsifier.to_string());
-        }
-        if let Some(average) = &self.average {
-            statement.facts.insert("weight_average".into(), average.to_string());
-        }
-        Ok(statement)
-    }
-
-    /// Adds the location of the run's key, and whether other processes are locked out of the run.
-    fn describe_storage(&self, statement: &mut PrivacyStatement) -> Result<(), DpError> {
-        let releases = self.releases()?;
-        let (is_stored, key) = match (releases.key.0, self.plan.source.is_forgotten()) {
-            (KeyStorage::Nowhere, false) => (false, "in the memory of the program only"),
-            (KeyStorage::File, false) => (true, KEY_IN_FILE),
-            (KeyStorage::ExposedFile, false) => (true, "in a file that other users can read"),
-            (KeyStorage::Records, _) => (true, "in records that the program stores"),
-            (_, true) => (false, "erased when the run ended"),
-        };
-        statement.facts.insert("noise_key".into(), key.into());
-        if is_stored {
-            statement.not_covered.push(
-                "A reader of the key of the run, which can be erased when the run is over: the \
-                 noise follows from it and can be subtracted."
-                    .into(),
-            );
-        }
-        if releases.lock() == Some(Lock::Unsupported) {
-            statement.not_covered.push(
-                "A second process that continued the run from the same state: the file system of \
-                 the log of releases has no locks."
-                    .into(),
-            );
-        }
-        Ok(())
-    }
-
     /// Adds a public fact of this run to its statements.
     pub(crate) fn note(&mut self, name: &str, value: impl Into<String>) {
         self.facts.insert(name.into(), value.into());
@@ -292,15 +317,16 @@ impl PrivacyEngine {
     }
 }
 
-/// How a file protects the key from other users.
-const KEY_IN_FILE: &str = match cfg!(windows) {
-    true => "in a file apart from the checkpoints, with the access rights of its folder",
-    false => "in a file apart from the checkpoints, which its owner alone can read",
-};
-
 /// The error after a thread panicked while it stored a release.
 fn poisoned() -> DpError {
     DpError::state("the log of releases is unusable after a panic; resume from the last checkpoint")
+}
+
+fn refuse_second(name: &str, present: Option<&impl std::fmt::Display>) -> Result<(), DpError> {
+    let Some(present) = present else { return Ok(()) };
+    Err(DpError::state(format!(
+        "the optimizer has a {name} already ({present}); a restored run keeps its own"
+    )))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The sum of a logical step that is not released yet.
 
 use crate::DpError;
-use crate::clipping::ClippedSum;
+use crate::clipping::{ClippedSum, Thresholds};
 use crate::sampling::{Draw, DrawPart, RecordIdentity};
 
 /// The units of the current logical step that were clipped, and their sum.
@@ -15,6 +15,14 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// Starts a logical step with the clipped sum of the units of `part`.
+    pub(super) fn new(part: &DrawPart, sum: ClippedSum) -> Self {
+        let (draw, identity) = (part.draw().clone(), part.identity());
+        let mut given = vec![false; draw.private_indices().len()];
+        given[part.positions()].fill(true);
+        Self { draw, given, identity, sum }
+    }
+
     /// Returns an error if a unit of `part` is in the sum, or if `part` is of another draw.
     pub(super) fn check(&self, part: &DrawPart) -> Result<(), DpError> {
         if *part.draw() != self.draw {
@@ -26,6 +34,41 @@ impl Pending {
             None => Ok(()),
         }
     }
+
+    /// Adds the clipped sum of the units of `part`, which was [checked](Self::check).
+    pub(super) fn add(&mut self, part: &DrawPart, sum: ClippedSum) -> Result<(), DpError> {
+        self.sum.accumulate(sum)?;
+        self.given[part.positions()].fill(true);
+        self.identity = self.identity.min(part.identity());
+        Ok(())
+    }
+}
+
+/// Returns an error unless `sum` was clipped to `thresholds` and contains each unit of `part` once.
+pub(super) fn check_sum(
+    part: &DrawPart,
+    sum: &ClippedSum,
+    thresholds: &Thresholds,
+) -> Result<(), DpError> {
+    if sum.thresholds() != thresholds {
+        return Err(DpError::invalid(
+            "sum",
+            format!(
+                "must be clipped to the thresholds of the logical step, {:?}, got {:?}; use \
+                 `DpOptimizer::thresholds`",
+                thresholds.norms(),
+                sum.thresholds().norms()
+            ),
+        ));
+    }
+    let (clipped, units) = (sum.statistics().reveal().examples, part.positions().len());
+    if clipped != units {
+        return Err(DpError::invalid(
+            "sum",
+            format!("must contain every unit of its part once, got {clipped} units for {units}"),
+        ));
+    }
+    Ok(())
 }
 
 /// The error for a unit that is already in the sum of its step.

@@ -96,75 +96,73 @@ impl EngineState {
         same_settings("sparsifier", describe(self.sparsifier.as_ref()), describe(sparsifier))?;
         same_settings("weight average", describe(self.average.as_ref()), describe(average))
     }
-}
 
-impl PrivacyEngine {
-    /// Returns the state between two steps.
-    pub(crate) async fn state(&self) -> Result<EngineState, DpError> {
-        let ledger = serde_json::from_str(&self.ledger.to_json()?)
+    /// Returns the state of `engine` between two steps.
+    pub(crate) async fn of(engine: &PrivacyEngine) -> Result<Self, DpError> {
+        let ledger = serde_json::from_str(&engine.ledger.to_json()?)
             .map_err(|error| DpError::encoding("the ledger", error))?;
-        let (correlated, noise_memory) = match &self.correlated {
+        let (correlated, noise_memory) = match &engine.correlated {
             Some(noise) => {
-                let (state, memory) = noise.save(self.next_step, &self.plan.source).await?;
+                let (state, memory) = noise.save(engine.next_step, &engine.plan.source).await?;
                 (Some(state), Some(Bytes::from_bytes_vec(memory)))
             }
             None => (None, None),
         };
-        Ok(EngineState {
-            plan: self.plan.fingerprint(),
-            next_step: self.next_step,
-            skipped: self.skipped,
+        Ok(Self {
+            plan: engine.plan.fingerprint(),
+            next_step: engine.next_step,
+            skipped: engine.skipped,
             ledger,
-            clipping: self.plan.clipping.save_state(),
-            independence: Some(self.independence.seen()),
-            identity: self.identity,
-            facts: self.facts.clone(),
-            run: self.plan.origin,
-            key: match self.plan.source.is_forgotten() {
+            clipping: engine.plan.clipping.save_state(),
+            independence: Some(engine.independence.seen()),
+            identity: engine.identity,
+            facts: engine.facts.clone(),
+            run: engine.plan.origin,
+            key: match engine.plan.source.is_forgotten() {
                 true => None,
-                false => Some(to_hex(&self.plan.source.export_key().to_bytes()[..])),
+                false => Some(to_hex(&engine.plan.source.export_key().to_bytes()[..])),
             },
-            sparsifier: self.sparsifier.clone(),
-            average: self.average.clone(),
+            sparsifier: engine.sparsifier.clone(),
+            average: engine.average.clone(),
             correlated,
             noise_memory,
         })
     }
 
-    /// Continues the run of `state` with the options of this engine, whose own key is not used.
+    /// Continues the run with the options of `new`, whose own key is not used.
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] if this engine already started a run, and
+    /// Returns [`DpError::InvalidState`] if `new` already started a run, and
     /// [`DpError::SavedState`] if a number of the plan or a setting differs, or if ledger, key and
     /// log do not belong together.
     pub(crate) fn resume<F>(
-        self,
-        state: EngineState,
+        &self,
+        new: PrivacyEngine,
         source: RunSource<'_, F>,
-    ) -> Result<Self, DpError>
+    ) -> Result<PrivacyEngine, DpError>
     where
         F: FnOnce(u64) -> Result<Releases, DpError>,
     {
-        if self.next_step > 0 || self.own_releases() > 0 || self.is_within_step() {
+        if new.next_step > 0 || new.own_releases() > 0 || new.is_within_step() {
             return Err(DpError::state(format!(
                 "the optimizer began a run with {} releases, and a saved run cannot replace it; \
                  load into a new optimizer, made of a plan with the same numbers",
-                self.own_releases()
+                new.own_releases()
             )));
         }
         for (name, saved, given) in [
-            ("sparsifier", describe(state.sparsifier.as_ref()), describe(self.sparsifier.as_ref())),
-            ("weight average", describe(state.average.as_ref()), describe(self.average.as_ref())),
+            ("sparsifier", describe(self.sparsifier.as_ref()), describe(new.sparsifier.as_ref())),
+            ("weight average", describe(self.average.as_ref()), describe(new.average.as_ref())),
         ] {
             // Settings that are left out are taken from the run.
             if saved.is_some() && given.is_some() {
                 same_settings(name, saved, given)?;
             }
         }
-        compare_plans(&state.plan, &self.plan.fingerprint())?;
-        let ledger = state.ledger(source.name, &self.plan)?;
-        let plan = state.plan_with_key(source.name, self.plan)?;
+        compare_plans(&self.plan, &new.plan.fingerprint())?;
+        let ledger = self.ledger(source.name, &new.plan)?;
+        let plan = self.plan_with_key(source.name, new.plan)?;
 
         let releases = (source.open)(plan.origin)?;
         let released = releases.ledger(plan.new_ledger())?;
@@ -182,19 +180,20 @@ impl PrivacyEngine {
             return Err(damaged(source.log, "its releases differ from the plan"));
         }
         // Only options survive: a trial pass on this engine must not reach the resumed run.
-        let mut engine = Self {
+        let mut engine = PrivacyEngine {
             ledger: released,
-            backward: self.backward,
-            sparsifier: self.sparsifier,
-            average: self.average,
-            measures_signal: self.measures_signal,
-            independence: self.independence.renewed(),
-            facts: self.facts,
-            ..Self::new(plan)
+            backward: new.backward,
+            precision: new.precision,
+            sparsifier: new.sparsifier,
+            average: new.average,
+            measures_signal: new.measures_signal,
+            independence: new.independence.renewed(),
+            facts: new.facts,
+            ..PrivacyEngine::new(plan)
         };
-        engine.plan.clipping.load_state(&state.clipping)?;
+        engine.plan.clipping.load_state(&self.clipping)?;
         engine.next_step = match source.lost {
-            LostSteps::Repeat => state.next_step,
+            LostSteps::Repeat => self.next_step,
             LostSteps::Skip => releases.len(),
         };
         if engine.plan.source.is_forgotten() {
@@ -202,38 +201,36 @@ impl PrivacyEngine {
             engine.correlated = None;
         }
         if let Some(noise) = &mut engine.correlated {
-            if engine.next_step > state.next_step {
+            if engine.next_step > self.next_step {
                 return Err(DpError::saved_state(format!(
                     "{} steps were lost, and a run with correlated noise cannot skip them: the \
                      noise of later steps contains the noise of the lost ones; resume without \
                      `skip_lost_steps`, which repeats them",
-                    engine.next_step - state.next_step
+                    engine.next_step - self.next_step
                 )));
             }
-            let (Some(saved), Some(memory)) = (&state.correlated, &state.noise_memory) else {
+            let (Some(saved), Some(memory)) = (&self.correlated, &self.noise_memory) else {
                 return Err(damaged(source.name, "it has no memory of the correlated noise"));
             };
-            noise.restore(state.next_step, saved, memory, &engine.plan.source)?;
+            noise.restore(self.next_step, saved, memory, &engine.plan.source)?;
         }
-        engine.skipped = state.skipped + (engine.next_step - state.next_step);
+        engine.skipped = self.skipped + (engine.next_step - self.next_step);
         engine.releases = releases.into();
-        engine.independence.continue_from(state.independence);
-        let mut options = std::mem::replace(&mut engine.facts, state.facts.clone());
+        engine.independence.continue_from(self.independence);
+        let mut options = std::mem::replace(&mut engine.facts, self.facts.clone());
         let public = options.remove(PUBLIC_DATA).unwrap_or_default();
-        engine.identity = state.identity;
+        engine.identity = self.identity;
         engine.facts.extend(options);
         // The data that the run named, and the data that the program named before it resumed the
         // run.
         public.split("; ").filter(|origin| !origin.is_empty()).for_each(|origin| {
             engine.name_public_data(origin);
         });
-        engine.sparsifier = state.sparsifier.clone().or(engine.sparsifier);
-        engine.average = state.average.clone().or(engine.average);
+        engine.sparsifier = self.sparsifier.clone().or(engine.sparsifier);
+        engine.average = self.average.clone().or(engine.average);
         Ok(engine)
     }
-}
 
-impl EngineState {
     fn ledger(&self, name: &Path, plan: &PrivacyPlan) -> Result<PrivacyLedger, DpError> {
         let ledger = PrivacyLedger::from_json(&self.ledger.to_string())
             .map_err(|error| damaged(name, error))?;

@@ -12,7 +12,6 @@ use crate::model::{for_each_trained, tie};
 use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead};
 use crate::optim::buffers::Extent;
 use crate::optim::release::{Release, signal_to_noise};
-use crate::optim::{Sparsifier, WeightAverage};
 use crate::random::Purpose;
 use crate::sampling::Draw;
 
@@ -66,7 +65,7 @@ impl PrivacyEngine {
         model: &M,
         draw: &Draw,
     ) -> Result<Option<GradientsParams>, DpError> {
-        self.check_draw(draw)?;
+        self.admission().check_draw(draw)?;
         let (step, batch) = (self.next_step, self.plan.expected_batch_size);
         let is_last = step + 1 == self.plan.steps();
         let extent = if is_last { Extent::Whole } else { Extent::Step };
@@ -80,7 +79,7 @@ impl PrivacyEngine {
         let snapping = GaussianMechanism::snapping_factor_with(gain, multiplier, dimension)?;
         let noise = noise.enlarged(snapping);
         let event = self.plan.event_of(step, &noise)?;
-        self.check_budget(&event)?;
+        self.admission().check_budget(&event)?;
         if let Some(correlated) = &mut self.correlated {
             correlated.check_next(step, &trained_lengths(model))?;
         }
@@ -145,28 +144,6 @@ impl PrivacyEngine {
             Err((model, error)) => (model, Err(error)),
         }
     }
-
-    /// Adds a sparsifier.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DpError::InvalidState`] if there is one already.
-    pub(crate) fn set_sparsifier(&mut self, sparsifier: Sparsifier) -> Result<(), DpError> {
-        refuse_second("sparsifier", self.sparsifier.as_ref())?;
-        self.sparsifier = Some(sparsifier);
-        Ok(())
-    }
-
-    /// Adds an average of the weights.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DpError::InvalidState`] if there is one already.
-    pub(crate) fn set_average(&mut self, average: WeightAverage) -> Result<(), DpError> {
-        refuse_second("weight average", self.average.as_ref())?;
-        self.average = Some(average);
-        Ok(())
-    }
 }
 
 /// Returns the number of values that a step releases: the trained values of the model and the
@@ -197,11 +174,4 @@ fn check_learning_rate<M: Module>(model: &M, lr: &ModuleLearningRate) -> Result<
         }
     });
     unusable.map_or(Ok(()), |reason| Err(DpError::invalid("lr", reason)))
-}
-
-fn refuse_second(name: &str, present: Option<&impl std::fmt::Display>) -> Result<(), DpError> {
-    let Some(present) = present else { return Ok(()) };
-    Err(DpError::state(format!(
-        "the optimizer has a {name} already ({present}); a restored run keeps its own"
-    )))
 }

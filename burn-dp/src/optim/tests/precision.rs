@@ -103,6 +103,17 @@ fn the_statement_names_the_precision_of_the_passes() {
 }
 
 #[test]
+fn a_resumed_run_keeps_the_precision_of_its_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let optimizer = || optimizer().with_precision(FloatDType::BF16);
+    let begun = optimizer().with_release_log(folder.path().join("releases.log")).unwrap();
+    let record = begun.to_record().unwrap();
+    drop(begun);
+    let resumed = optimizer().load_record(record).unwrap();
+    assert_eq!(resumed.engine.precision, Some(FloatDType::BF16));
+}
+
+#[test]
 fn a_precision_that_the_device_lacks_is_refused_by_name() {
     assert!(!device().supports_dtype(DType::Flex32));
     let mut optim = optimizer().with_precision(FloatDType::Flex32);

@@ -1,10 +1,71 @@
-//! Walks the float parameters of a model without a visitor for each purpose.
+//! Walks the values of a model without a visitor for each purpose.
 
 use std::collections::HashSet;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::module::{Flag, Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, GradientCheckpointingStrategy, Gradients, Shape, Tensor, TensorData};
+use burn::tensor::kind::Basic;
+use burn::tensor::{
+    Bool, DType, GradientCheckpointingStrategy, Gradients, Int, Shape, Tensor, TensorData,
+};
+
+use crate::device_read::{Read, read};
+
+/// A place in the module tree.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// The parts of the path: the names of modules, and the name of the value.
+    pub(crate) names: Vec<String>,
+    /// For each part of the path, the type of the module that holds it.
+    pub(crate) containers: Vec<String>,
+}
+
+impl Place {
+    pub(crate) fn enter(&mut self, name: &str, container_type: &str) {
+        self.names.push(name.to_string());
+        self.containers.push(container_type.to_string());
+    }
+
+    pub(crate) fn exit(&mut self) {
+        self.names.pop();
+        self.containers.pop();
+    }
+
+    /// Returns the path.
+    pub(crate) fn path(&self) -> String {
+        self.names.join(".")
+    }
+
+    /// Returns the name of the struct that holds the value, if a struct holds it.
+    pub(crate) fn holder(&self) -> Option<&str> {
+        self.containers.last()?.strip_prefix("Struct:")
+    }
+}
+
+/// Implements the methods of a [`ModuleVisitor`] or [`ModuleMapper`] that keep the current
+/// [`Place`] in a field.
+macro_rules! track_place {
+    ($place:ident) => {
+        fn enter_module(&mut self, name: &str, container_type: &str) {
+            self.$place.enter(name, container_type);
+        }
+
+        fn exit_module(&mut self, _name: &str, _container_type: &str) {
+            self.$place.exit();
+        }
+    };
+}
+
+/// A value that a module holds.
+pub(crate) enum Value<'a> {
+    /// A parameter, buffer or running state.
+    Float(ParameterRef<'a>),
+    /// `[num_values]`, without autodiff.
+    Int(Tensor<1, Int>),
+    /// `[num_values]`, without autodiff.
+    Bool(Tensor<1, Bool>),
+    Flag(&'a Param<Flag>),
+}
 
 /// One float parameter, buffer or running state of a model.
 pub(crate) struct ParameterRef<'a> {
@@ -32,6 +93,14 @@ pub(crate) trait AnyRank {
     /// Returns the values as `[num_values]`, without autodiff. A packed value must not be
     /// flattened.
     fn flat(&self) -> Tensor<1>;
+
+    /// Returns whether the value is packed (quantized).
+    fn is_packed(&self) -> bool {
+        matches!(self.dtype(), DType::QFloat(_))
+    }
+
+    /// Returns the read of the value, packed or not.
+    fn read(&self, what: &'static str) -> Read;
 
     /// Returns the gradient of an ordinary backward pass as `[num_values]`.
     fn gradient(&self, grads: &Gradients) -> Option<Tensor<1>>;
@@ -64,6 +133,10 @@ impl<const D: usize> AnyRank for Tensor<D> {
         flatten(self.clone().inner())
     }
 
+    fn read(&self, what: &'static str) -> Read {
+        Box::pin(read(self.clone(), what))
+    }
+
     fn gradient(&self, grads: &Gradients) -> Option<Tensor<1>> {
         self.grad(grads).map(flatten)
     }
@@ -85,9 +158,14 @@ impl<const D: usize> AnyRank for Tensor<D> {
     }
 }
 
-fn flatten<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
+fn flatten<const D: usize, K: Basic>(tensor: Tensor<D, K>) -> Tensor<1, K> {
     let values = Tensor::shape(&tensor).num_elements();
     tensor.reshape([values])
+}
+
+/// Calls `visit` with every value of a model and its place, in the order in which Burn visits them.
+pub(crate) fn for_each_value<M: Module>(model: &M, mut visit: impl FnMut(&Place, Value<'_>)) {
+    model.visit(&mut Walk::<&mut Visit<'_>>::new(&mut visit));
 }
 
 /// Calls `visit` with the path and the reference of every float parameter, buffer and running
@@ -97,11 +175,15 @@ pub(crate) fn for_each_parameter<M: Module>(
     model: &M,
     mut visit: impl FnMut(&str, &ParameterRef<'_>),
 ) {
-    model.visit(&mut Walk::<&mut Visit<'_>>::new(&mut visit));
+    for_each_value(model, |place, value| {
+        if let Value::Float(parameter) = value {
+            visit(&place.path(), &parameter);
+        }
+    });
 }
 
 /// Calls `visit` for every parameter that requires a gradient: the first copy of a tied parameter,
-/// in the order of [`TrainableParameters`](super::TrainableParameters).
+/// in the order of [`TrainableParameters`](crate::model::TrainableParameters).
 pub(crate) fn for_each_trained<M: Module>(
     model: &M,
     mut visit: impl FnMut(&str, &ParameterRef<'_>),
@@ -126,11 +208,11 @@ pub(crate) fn map_parameters<M: Module>(
 }
 
 // Not generic, so that the walk of a model is compiled once and not for every closure.
-type Visit<'a> = dyn FnMut(&str, &ParameterRef<'_>) + 'a;
+type Visit<'a> = dyn FnMut(&Place, Value<'_>) + 'a;
 type NewValue<'a> = dyn FnMut(&str, &ParameterRef<'_>) -> Option<Tensor<1>> + 'a;
 
 struct Walk<F> {
-    path: Vec<String>,
+    place: Place,
     /// Trained parameters that were visited.
     seen: HashSet<ParamId>,
     call: F,
@@ -138,7 +220,7 @@ struct Walk<F> {
 
 impl<F> Walk<F> {
     fn new(call: F) -> Self {
-        Self { path: Vec::new(), seen: HashSet::new(), call }
+        Self { place: Place::default(), seen: HashSet::new(), call }
     }
 
     fn reference<'a, const D: usize>(
@@ -153,22 +235,34 @@ impl<F> Walk<F> {
 }
 
 impl ModuleVisitor for Walk<&mut Visit<'_>> {
-    track_path!(path);
+    track_place!(place);
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.base();
         let parameter = self.reference(param.id, &value);
-        (self.call)(&self.path.join("."), &parameter);
+        (self.call)(&self.place, Value::Float(parameter));
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        (self.call)(&self.place, Value::Int(flatten(param.val().inner())));
+    }
+
+    fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
+        (self.call)(&self.place, Value::Bool(flatten(param.val().inner())));
+    }
+
+    fn visit_flag(&mut self, flag: &Param<Flag>) {
+        (self.call)(&self.place, Value::Flag(flag));
     }
 }
 
 impl ModuleMapper for Walk<&mut NewValue<'_>> {
-    track_path!(path);
+    track_place!(place);
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let value = param.base();
         let parameter = self.reference(param.id, &value);
-        let Some(new) = (self.call)(&self.path.join("."), &parameter) else { return param };
+        let Some(new) = (self.call)(&self.place.path(), &parameter) else { return param };
         let new = new.to_device(&value.device().inner()).cast(value.dtype());
         let new: Tensor<D> = new.reshape(value.shape());
         let new = match value.gradient_checkpointing_strategy() {

@@ -1,0 +1,200 @@
+//! Clips the rows and the units of a step, for an engine that one thread owns or several share.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::PrivacyEngine;
+use super::forward::{Forward, Rows, computing};
+use super::not_covered::PRODUCTS;
+#[cfg(feature = "remote")]
+use super::not_covered::REMOTE_DEVICES;
+use crate::DpError;
+use crate::clipping::{ClippedSum, Thresholds};
+use crate::grads::{PrivateBackward, Probe};
+use crate::model::has_training_batch_norm;
+use crate::nn::{UnitScope, Units};
+use crate::optim::buffers::{BufferCheck, Extent};
+use crate::sampling::DrawPart;
+use crate::updates::{UnitUpdate, clip_updates_async};
+
+/// Access to the engine of a run, whose [`BufferCheck`] has begun. Nothing is computed on a device
+/// within a call.
+pub(crate) trait EngineAccess {
+    /// Calls `call` with the engine.
+    fn with<T>(&mut self, call: impl FnOnce(&mut PrivacyEngine) -> T) -> T;
+
+    /// Returns whether nothing more is released, so that nothing more has to be computed.
+    fn is_over(&self) -> bool;
+
+    /// Returns an error unless the units of `part` can be added to the step.
+    fn check(&self, part: &DrawPart) -> Result<(), DpError>;
+
+    /// Adds the clipped sum of the units of `part`.
+    fn add(&mut self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError>;
+}
+
+/// The engine of one thread.
+impl EngineAccess for PrivacyEngine {
+    fn with<T>(&mut self, call: impl FnOnce(&mut PrivacyEngine) -> T) -> T {
+        call(self)
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    fn check(&self, part: &DrawPart) -> Result<(), DpError> {
+        self.admission().check_part(part)
+    }
+
+    fn add(&mut self, part: DrawPart, sum: ClippedSum) -> Result<(), DpError> {
+        self.accumulate(part, sum)
+    }
+}
+
+/// Clips the physical batches of `rows`, each once. The values of one of them are compared between
+/// different batches, if a test is due.
+///
+/// # Arguments
+///
+/// - `model`: the model that is trained
+/// - `keep`: receives the output of each physical batch
+pub(crate) async fn clip_rows<M: Module, O: Send + 'static, T>(
+    run: &mut impl EngineAccess,
+    model: &M,
+    rows: Rows<'_, M, O, T>,
+    mut keep: impl FnMut(T),
+) -> Result<(), DpError> {
+    let function = rows.function;
+    let (forward, precision, expected) = run.with(|engine| {
+        let (backward, randomness) = (engine.backward.clone(), engine.layer_randomness());
+        let forward = Forward { rows, backward, randomness };
+        (forward, engine.precision, engine.plan.expected_batch_size)
+    });
+    let computing = computing(model, precision)?;
+    for physical in forward.physical_batches(expected)? {
+        let (input, part) = physical?.into_parts();
+        run.check(&part)?;
+        if run.with(|engine| engine.independence.begin_values(engine.next_step, function)) {
+            let outcome = forward.compare(&*computing, part.private_indices()).await;
+            let conclusive = matches!(outcome, Ok(true));
+            run.with(|engine| {
+                engine.independence.compared(engine.next_step, function, conclusive);
+            });
+            outcome?;
+        }
+        let (losses, output) = forward.run(&*computing, input, &part);
+        if run.is_over() {
+            break;
+        }
+        clip_part(run, model, &*computing, losses, part).await?;
+        keep(output);
+    }
+    Ok(())
+}
+
+/// Clips one physical batch and adds its sum.
+///
+/// # Arguments
+///
+/// - `model`: the model that is trained
+/// - `computing`: the model that [computed](computing) the losses
+pub(crate) async fn clip_part<M: Module>(
+    run: &mut impl EngineAccess,
+    model: &M,
+    computing: &M,
+    losses: Tensor<1>,
+    part: DrawPart,
+) -> Result<(), DpError> {
+    let mut task = run.with(|engine| ClipTask::new(engine, model))?;
+    let sum = task.clip(losses, &part, model, computing).await;
+    run.with(|engine| engine.independence.give_back(task.probe));
+    run.add(part, sum?)
+}
+
+/// The clipping of one physical batch, which any thread may do. Its probe is given back in every
+/// case.
+struct ClipTask {
+    buffers: BufferCheck,
+    backward: PrivateBackward,
+    probe: Option<Probe>,
+    thresholds: Thresholds,
+}
+
+impl ClipTask {
+    /// Returns what a thread needs to clip a physical batch of the current logical step.
+    fn new<M: Module>(engine: &mut PrivacyEngine, model: &M) -> Result<Self, DpError> {
+        let noted = engine.facts.contains_key(PRODUCTS);
+        if !noted && model.devices().iter().any(engine.coarse_products) {
+            engine.note(PRODUCTS, "TF32 where the device chooses it");
+        }
+        #[cfg(feature = "remote")]
+        if model.devices().iter().any(crate::remote::is_remote) {
+            engine.note(REMOTE_DEVICES, "they receive examples, parameters and gradients");
+        }
+        let thresholds = engine.thresholds()?;
+        Ok(Self {
+            buffers: engine.buffers.clone(),
+            backward: engine.backward.clone(),
+            probe: engine.independence.take_probe(&engine.plan.source, engine.next_step),
+            thresholds,
+        })
+    }
+
+    async fn clip<M: Module>(
+        &mut self,
+        losses: Tensor<1>,
+        part: &DrawPart,
+        model: &M,
+        computing: &M,
+    ) -> Result<ClippedSum, DpError> {
+        self.buffers.verify(model, Extent::Step).await?;
+        let grads = self.backward.run_checked(losses, computing, &mut self.probe).await?;
+        let real = part.is_padding().map(|padding| !padding).collect();
+        ClippedSum::from_gradients_async(grads.with_padding(real)?, &self.thresholds).await
+    }
+}
+
+/// Returns the clipped sum of the updates of some units. Call [`end_units`] before the step.
+///
+/// # Arguments
+///
+/// - `units`: one item for each unit of `part`, in order; further items are padding
+/// - `update`: receives a copy of `model`, the item, and the index of the unit
+pub(crate) async fn clip_units<M: Module, U>(
+    run: &mut impl EngineAccess,
+    model: &M,
+    units: impl IntoIterator<Item = U>,
+    part: &DrawPart,
+    mut update: impl FnMut(M, U, usize) -> Result<UnitUpdate, DpError>,
+) -> Result<ClippedSum, DpError> {
+    let randomness = run.with(|engine| engine.layer_randomness());
+    let thresholds = run.with(PrivacyEngine::thresholds)?;
+    let update = |copy: M, (unit, index)| {
+        let _scope = UnitScope::enter(&copy, &randomness, Units::One(index));
+        update(copy, unit, index)
+    };
+    let units = units.into_iter().zip(part.private_indices().iter().copied());
+    clip_updates_async(&thresholds, model, units, update).await
+}
+
+/// Checks that the updates of units did not change `model`.
+pub(crate) async fn end_units<M: Module>(
+    run: &mut impl EngineAccess,
+    model: &M,
+) -> Result<(), DpError> {
+    let buffers = run.with(|engine| engine.buffers.clone());
+    buffers.verify(model, Extent::Step).await?;
+    let stores_statistics = has_training_batch_norm(model);
+    run.with(|engine| {
+        if stores_statistics {
+            engine.note(
+                "running_statistics",
+                "not learned: private batches changed copies of the model only; the model has \
+                 those it began with, or others computed on public data",
+            );
+        }
+        engine.independence.units_by_themselves();
+    });
+    Ok(())
+}

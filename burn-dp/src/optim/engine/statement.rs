@@ -1,0 +1,80 @@
+//! The privacy statement of a run.
+
+use burn_dp_accountant::PrivacyStatement;
+
+use super::{PrivacyEngine, not_covered};
+use crate::DpError;
+use crate::model::precision_name;
+use crate::optim::independence::Independence;
+use crate::optim::releases::{KeyStorage, Lock};
+
+/// How a file protects the key from other users.
+const KEY_IN_FILE: &str = match cfg!(windows) {
+    true => "in a file apart from the checkpoints, with the access rights of its folder",
+    false => "in a file apart from the checkpoints, which its owner alone can read",
+};
+
+impl PrivacyEngine {
+    /// Returns the statement of everything that was released so far.
+    pub(crate) fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
+        deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
+        let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
+        statement.facts.extend(self.facts.clone());
+        let independence = self.independence.found();
+        statement.facts.insert("independence_of_examples".into(), independence.to_string());
+        statement.not_covered.push(independence.not_covered().into());
+        if self.independence.had_units() && independence != Independence::ByConstruction {
+            statement.not_covered.push(Independence::ByConstruction.not_covered().into());
+        }
+        statement.not_covered.extend(not_covered::sentences());
+        self.describe_storage(&mut statement)?;
+        if let Some(identity) = self.identity {
+            statement.facts.insert("identity_of_records".into(), identity.to_string());
+            statement.not_covered.push(identity.not_covered().into());
+        }
+        if self.backward.group_size() > 1 {
+            let copies = self.backward.group_size().to_string();
+            statement.facts.insert("augmentation_multiplicity".into(), copies);
+        }
+        if let Some(precision) = self.precision {
+            let fact = not_covered::PRECISION.into();
+            statement.facts.insert(fact, precision_name(precision));
+        }
+        statement.not_covered.extend(not_covered::of_facts(&statement.facts));
+        if let Some(sparsifier) = &self.sparsifier {
+            statement.facts.insert("sparsification".into(), sparsifier.to_string());
+        }
+        if let Some(average) = &self.average {
+            statement.facts.insert("weight_average".into(), average.to_string());
+        }
+        Ok(statement)
+    }
+
+    /// Adds the location of the run's key, and whether other processes are locked out of the run.
+    fn describe_storage(&self, statement: &mut PrivacyStatement) -> Result<(), DpError> {
+        let releases = self.releases()?;
+        let (is_stored, key) = match (releases.key.0, self.plan.source.is_forgotten()) {
+            (KeyStorage::Nowhere, false) => (false, "in the memory of the program only"),
+            (KeyStorage::File, false) => (true, KEY_IN_FILE),
+            (KeyStorage::ExposedFile, false) => (true, "in a file that other users can read"),
+            (KeyStorage::Records, _) => (true, "in records that the program stores"),
+            (_, true) => (false, "erased when the run ended"),
+        };
+        statement.facts.insert("noise_key".into(), key.into());
+        if is_stored {
+            statement.not_covered.push(
+                "A reader of the key of the run, which can be erased when the run is over: the \
+                 noise follows from it and can be subtracted."
+                    .into(),
+            );
+        }
+        if releases.lock() == Some(Lock::Unsupported) {
+            statement.not_covered.push(
+                "A second process that continued the run from the same state: the file system of \
+                 the log of releases has no locks."
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+}
