@@ -12,10 +12,10 @@ use crate::vulkan;
 use crate::web;
 
 /// Parts of names of the tests that run on a software driver within a few minutes together: the
-/// oracle tests of all primitives, the release by kernels, and whole steps. The tests of recurrent
-/// layers and of transformers take a minute or more each; `cargo xtask test --backend wgpu` runs
-/// them too.
-const WGPU_TESTS: [&str; 17] = [
+/// oracle tests of all primitives, the release by kernels, whole steps, and the sensitivity of one
+/// policy. The tests of recurrent layers, of transformers, and of the sensitivity of all policies
+/// take a minute or more each; `cargo xtask test --backend wgpu` runs them too.
+const WGPU_TESTS: [&str; 18] = [
     "ops::row_sums",
     "rules::linear",
     "conv::tests",
@@ -33,6 +33,7 @@ const WGPU_TESTS: [&str; 17] = [
     "optim::tests::devices",
     "correlated_noise::a_resumed_run",
     "steps::",
+    "sensitivity::a_step_of_one_policy",
 ];
 
 /// Printed when the tests on the WGPU backend are skipped.

@@ -10,6 +10,17 @@ use super::purpose::Domain;
 const BLOCK_WORDS: usize = 16;
 
 /// The randomness of all layers in one step of a run.
+///
+/// # Privacy
+///
+/// The words of a unit follow from its index in the data set. If a unit is added, those after it
+/// have the words of the next index, but the sensitivity is still one threshold: the words are
+/// secret, independent of the data and of the draws, and those of all indices have one
+/// distribution. So pair the outcomes of the two runs in which each common unit has the same draws
+/// and words, wherever it is listed. In each pair the clipped sums differ by the contribution of
+/// the added unit, at most the threshold for all words, and the divergence of the two releases is
+/// at most the mean of the divergences of the pairs (joint convexity). With words that somebody
+/// knows, this holds only for a neighbor in which all other units keep their indices.
 #[derive(Clone, Debug)]
 pub(crate) struct LayerRandomness {
     key: Key,

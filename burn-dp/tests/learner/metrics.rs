@@ -4,14 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use burn::data::dataset::{Dataset, DatasetError};
+use burn::lr_scheduler::constant::ConstantLr;
+use burn::optim::SgdConfig;
 use burn::tensor::TensorReadError;
-use burn::train::Interrupter;
 use burn::train::logger::{FileMetricLogger, MetricLogger};
 use burn::train::metric::store::Split;
 use burn::train::metric::{
     LossMetric, Metric, MetricMetadata, MetricName, NumericEntry, SerializedEntry,
 };
-use burn_dp::clipping::QuantileClipping;
+use burn::train::{Interrupter, Learner};
+use burn_dp::clipping::{GroupedClipping, NoiseSplit, QuantileClipping};
+use burn_dp::model::ParameterGroups;
 use burn_dp::optim::PrivacyPlanConfig;
 use burn_dp::sampling::DistinctRecords;
 use burn_dp::train::{PrivateTrainingConfig, StepRelease};
@@ -215,6 +218,51 @@ fn thresholds_and_signal_to_noise_are_shown_and_change_nothing() {
     assert!(norms.windows(2).any(|pair| pair[0] != pair[1]), "{norms:?}");
     let ratios = logged(folder.path(), "Signal to noise", 1);
     assert!(ratios.iter().all(|&ratio| (0.0..100.0).contains(&ratio)), "{ratios:?}");
+}
+
+// The oracle: the released gradient, which SGD applies unchanged, and the noise of each parameter.
+#[test]
+fn signal_to_noise_is_computed_from_the_released_gradient() {
+    let plan = || {
+        let groups = ParameterGroups::per_layer(&Net::new()).unwrap();
+        let clipping = GroupedClipping::new(groups, vec![0.2, 2.0]).unwrap();
+        let clipping = clipping.with_noise_split(NoiseSplit::Shares(vec![1.0, 4.0])).unwrap();
+        plan_config().with_clipping(clipping).init().unwrap()
+    };
+    let private = training_config().init(plan()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let model = private.model(Net::new()).unwrap();
+    let learner = Learner::new(model, SgdConfig::new().init(), ConstantLr::from(0.1));
+    let result = supervised(&private, folder.path())
+        .metric_train_numeric(private.signal_to_noise_metric())
+        .launch(learner);
+    assert!(result.error.is_none(), "{:?}", result.error);
+    let shown = (1..=3).flat_map(|epoch| logged(folder.path(), "Signal to noise", epoch));
+    let shown: Vec<f64> = shown.collect();
+
+    let mut optim = plan().optimizer(SgdConfig::new().init());
+    let mut model = Net::new();
+    let batches = optim.plan().batches(dataset(), Rows, &device()).unwrap();
+    let mut expected = Vec::new();
+    for batch in batches {
+        let batch = batch.unwrap();
+        optim.backward_batch(&model, &batch, 4, |model, rows| model.output(rows).0).unwrap();
+        let before = values(&model);
+        model = optim.step(0.1, model, batch).unwrap();
+        let (mut square, mut variance) = (0.0, 0.0);
+        let paths = ["first.weight", "first.bias", "second.weight", "second.bias"];
+        for (path, (before, after)) in paths.iter().zip(before.iter().zip(values(&model))) {
+            let gradient = before.iter().zip(&after).map(|(a, b)| f64::from(a - b) / 0.1);
+            square += gradient.map(|value| value.powi(2)).sum::<f64>();
+            variance += before.len() as f64 * optim.gradient_noise_std(path).unwrap().powi(2);
+        }
+        expected.push(((square - variance).max(0.0) / variance).sqrt());
+    }
+    assert_eq!(shown.len(), expected.len());
+    assert!(expected.iter().any(|&ratio| ratio > 0.5), "{expected:?}");
+    for (shown, expected) in shown.iter().zip(&expected) {
+        assert!((shown - expected).abs() < 1e-3 * expected.max(1.0), "{shown} {expected}");
+    }
 }
 
 #[test]

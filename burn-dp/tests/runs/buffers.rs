@@ -10,7 +10,7 @@ use burn::module::{
 use burn::nn::Linear;
 use burn::optim::SgdConfig;
 use burn::tensor::quantization::QuantValue;
-use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::tensor::{Bool, Device, Int, IntDType, Tensor};
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::DpOptimizer;
@@ -170,6 +170,72 @@ fn a_value_of_any_kind_that_changes_in_any_step_ends_the_run() {
             assert_eq!(optim.ledger().releases(), at, "{changes:?}");
         }
     }
+}
+
+/// Makes one step, and returns the model.
+fn step(optim: &mut DpOptimizer, model: Net) -> Result<Net, DpError> {
+    let draw = optim.plan().sampler()?.draw(optim.next_step())?;
+    let losses = |model: &Net, units: Vec<usize>| model.losses(&units, Changes::Nothing);
+    optim.backward(&model, &draw, losses)?;
+    Ok(optim.step(0.1, model, draw)?)
+}
+
+#[test]
+fn a_value_whose_shape_or_type_changes_is_seen() {
+    let device = device();
+    let others: [(&str, Tensor<1, Int>); 3] = [
+        ("longer", Tensor::from_ints([0, 0], &device)),
+        ("empty", Tensor::empty([0], &device)),
+        ("of another type", Tensor::from_ints([0], &device).cast(IntDType::I16)),
+    ];
+    for (context, other) in others {
+        let mut optim = optimizer();
+        let model = step(&mut optim, Net::new()).unwrap();
+        model.count.set(other);
+        let error = step(&mut optim, model).unwrap_err().to_string();
+        assert!(error.contains("`count`"), "{context}: {error}");
+    }
+    // A value without elements is no change.
+    let (mut optim, mut model) = (optimizer(), Net::new());
+    model.count.set(Tensor::empty([0], &device));
+    for _ in 0..3 {
+        model = step(&mut optim, model).unwrap();
+    }
+}
+
+#[derive(Module, Debug)]
+struct Layers {
+    first: Private<Linear>,
+    second: Private<Linear>,
+}
+
+// The values of a layer that was trained at the start.
+#[test]
+fn a_layer_that_is_frozen_during_the_run_is_compared_from_then_on() {
+    let run = |changes: bool| -> Result<DpOptimizer, DpError> {
+        let mut optim = optimizer();
+        let mut model =
+            Layers { first: layer(3, 3, 1.0).private(), second: layer(3, 1, 2.0).private() };
+        for step in 0..5 {
+            let draw = optim.plan().sampler()?.draw(step)?;
+            let losses = |model: &Layers, units: Vec<usize>| {
+                let hidden = model.first.forward(inputs(&units)).tanh();
+                model.second.forward(hidden).powi_scalar(2).reshape([-1])
+            };
+            optim.backward(&model, &draw, losses)?;
+            model = optim.step(0.1, model, draw)?;
+            if step == 1 {
+                model.first = model.first.no_grad();
+            }
+            if step == 3 && changes {
+                model.first = layer(3, 3, 5.0).private().no_grad();
+            }
+        }
+        Ok(optim)
+    };
+    assert_eq!(run(false).unwrap().ledger().releases(), 5);
+    let error = run(true).unwrap_err().to_string();
+    assert!(error.contains("`first.") && error.contains("not trained"), "{error}");
 }
 
 #[derive(Module, Debug)]

@@ -1,6 +1,10 @@
 //! User-level training.
 
-use burn::data::dataset::InMemDataset;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
 use burn::optim::{AdamConfig, ModuleOptimizer, SgdConfig};
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::clipping::{LayerwiseClipping, PublicNorms, QuantileClipping};
@@ -8,6 +12,7 @@ use burn_dp::model::ParameterGroups;
 use burn_dp::optim::FederatedTraining;
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
+use burn_dp::sampling::{Distinct, DistinctRecords};
 use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::updates::public_update_norms;
 use burn_dp::{DpError, PublicSource};
@@ -285,6 +290,108 @@ fn another_number_of_users_is_refused_with_the_model() {
     assert_eq!(refused.error().to_string(), "losses planted");
     rounds(&mut training, refused.into_model(), 1);
     assert_eq!(training.rounds(), 1);
+}
+
+/// Owners and their examples, at other indices after `calls` calls.
+struct Drifting {
+    calls: AtomicUsize,
+    from: usize,
+}
+
+impl Dataset<Vec<(usize, usize)>> for Drifting {
+    fn get(&self, index: usize) -> Result<Vec<(usize, usize)>, DatasetError> {
+        let moved = usize::from(self.calls.fetch_add(1, Ordering::Relaxed) >= self.from);
+        let user = (index + moved) % USERS;
+        Ok(vec![(user, 4 * user), (user, 4 * user + 1)])
+    }
+
+    fn len(&self) -> usize {
+        USERS
+    }
+}
+
+// Sharp edge: the examples of one user under several indices.
+#[test]
+fn a_user_whose_examples_change_during_a_round_ends_it_without_a_release() {
+    let round = |from: usize| {
+        let items = Drifting { calls: AtomicUsize::new(0), from };
+        let users = Distinct::by_user(items, |example: &(usize, usize)| example.0).unwrap();
+        let mut training = training(SgdConfig::new().init(), fed_avg());
+        let losses = |model: &Net, batch: Vec<(usize, usize)>| {
+            Ok(model.losses_of(&batch.iter().map(|example| example.1).collect::<Vec<_>>()))
+        };
+        let made = training.round(0.5, Net::new(), &users, losses);
+        (made.map_err(|refused| refused.error().to_string()), training)
+    };
+    // Every item is loaded twice before the rounds, and the draw has more than two users.
+    let (refused, training) = round(2 * USERS + 2);
+    let error = refused.unwrap_err();
+    assert!(error.contains("changed"), "{error}");
+    assert_eq!(training.optimizer().ledger().releases(), 0);
+
+    let (_, training) = round(usize::MAX);
+    assert_eq!(training.rounds(), 1);
+    let facts = training.optimizer().statement(&[1e-3]).unwrap().facts;
+    assert_eq!(facts["identity_of_records"], "all records compared");
+}
+
+/// Returns the items of twice as many users.
+struct Doubled(InMemDataset<Vec<usize>>);
+
+impl Dataset<Vec<usize>> for Doubled {
+    fn get(&self, index: usize) -> Result<Vec<usize>, DatasetError> {
+        self.0.get(index)
+    }
+
+    fn get_many(&self, indices: Vec<usize>) -> Result<Vec<Vec<usize>>, DatasetError> {
+        self.0.get_many(indices.repeat(2))
+    }
+
+    fn len(&self) -> usize {
+        USERS
+    }
+}
+
+impl DistinctRecords<Vec<usize>> for Doubled {}
+
+#[test]
+fn a_data_set_that_returns_other_items_than_users_is_refused() {
+    let mut training = training(SgdConfig::new().init(), fed_avg());
+    let losses = |model: &Net, batch: Vec<usize>| Ok(model.losses_of(&batch));
+    let refused = training.round(0.5, Net::new(), &Doubled(users()), losses).unwrap_err();
+    let error = refused.error().to_string();
+    assert!(error.contains("one item for each index"), "{error}");
+    assert_eq!(training.optimizer().ledger().releases(), 0);
+}
+
+/// Runs a future that reads from devices.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+}
+
+// The updates of the users were in the sum of the step when it was refused.
+#[test]
+fn a_round_that_is_refused_before_its_release_can_be_repeated() {
+    let losses = |model: &Net, batch: Vec<usize>| Ok(model.losses_of(&batch));
+    let expected = rounds(&mut training(SgdConfig::new().init(), fed_avg()), Net::new(), 1);
+    for asynchronous in [false, true] {
+        let mut training = training(SgdConfig::new().init(), fed_avg());
+        let mut round = |lr: f64, model: Net| match asynchronous {
+            true => wait(training.round_async(lr, model, &users(), losses)),
+            false => training.round(lr, model, &users(), losses),
+        };
+        let refused = round(f64::NAN, Net::new()).unwrap_err();
+        assert!(refused.error().to_string().contains("finite"), "{}", refused.error());
+        let model = round(0.5, refused.into_model()).unwrap();
+        assert_eq!(flat(&model), flat(&expected), "{asynchronous}");
+    }
 }
 
 /// The change of the model in a round with all these users, times the number of users; the noise

@@ -1,17 +1,21 @@
 //! Units that were not drawn or are added twice, and records under several indices.
 
 use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::transform::SamplerDataset;
 use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
 use burn::optim::SgdConfig;
 use burn::tensor::Device;
 use burn_dp::DpError;
+use burn_dp::audit::{CanaryCoins, CanaryDataset};
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::clipping::ClippedSum;
 use burn_dp::grads::PrivateBackward;
 use burn_dp::optim::DpOptimizer;
 use burn_dp::random::InsecureSeed;
-use burn_dp::sampling::{Distinct, DistinctRecords, Draw, DrawPart, LogicalBatch, Sampler};
-use burn_dp::updates::UnitUpdate;
+use burn_dp::sampling::{
+    Distinct, DistinctRecords, Draw, DrawPart, LogicalBatch, OwnedExamples, RecordIdentity, Sampler,
+};
+use burn_dp::updates::{MiniSets, UnitUpdate};
 
 use crate::fixtures::{Net, Rows, UNITS, batches, config, device, train_on};
 
@@ -249,6 +253,31 @@ fn a_record_behind_several_indices_is_refused_or_stated() {
     assert_eq!(said(optim).0, "not checked");
 }
 
+#[test]
+fn the_weakest_identity_of_the_parts_of_a_step_is_stated() {
+    for first_compared in [true, false] {
+        let mut optim = optimizer();
+        let load = |compared: bool| {
+            let dataset = match compared {
+                true => Distinct::new(records()).unwrap(),
+                false => Distinct::assume(records()),
+            };
+            optim.plan().batches(dataset, Rows, &device()).unwrap().next().unwrap().unwrap()
+        };
+        let (first, rest) = (load(first_compared), load(!first_compared));
+        let parts = |batch: &LogicalBatch<_>| batch.physical_batches(5).unwrap();
+        let mixed = parts(&first).take(1).chain(parts(&rest).skip(1));
+        let model = Net::new();
+        for part in mixed {
+            optim.backward(&model, part.unwrap(), Net::losses).unwrap();
+        }
+        optim.step(0.1, model, rest).unwrap();
+        let facts = optim.statement(&[1e-5]).unwrap().facts;
+        let expected = "declared by the type of the data set";
+        assert_eq!(facts["identity_of_records"], expected, "{first_compared}");
+    }
+}
+
 /// Returns other records after `calls` calls.
 struct Drifting {
     calls: std::sync::atomic::AtomicUsize,
@@ -272,6 +301,57 @@ fn a_record_that_changes_during_the_run_is_refused_before_its_step() {
     let drifting = Distinct::new(Drifting { calls, from: 2 * UNITS + 5 }).unwrap();
     let error = stepped(drifting).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("changed"), "{error}");
+}
+
+// No test compares declared records. The values of the first step are compared in several batches,
+// each of which is loaded again.
+#[test]
+fn declared_records_that_are_drawn_again_are_refused_in_the_first_step() {
+    let step = |dataset: Distinct<_, usize>| {
+        let mut optim = optimizer();
+        let batch = optim.plan().batches(dataset, Rows, &device()).unwrap().next().unwrap();
+        optim.backward_batch(&Net::new(), &batch.unwrap(), 64, Net::losses)
+    };
+    let drawn = SamplerDataset::with_replacement(records(), UNITS);
+    let error = step(Distinct::assume(drawn)).unwrap_err().to_string();
+    assert!(error.contains("when the same batch is computed again"), "{error}");
+    let once = SamplerDataset::without_replacement(records(), UNITS);
+    let error = step(Distinct::assume(once)).unwrap_err().to_string();
+    assert!(error.contains("when the same batch is computed again"), "{error}");
+}
+
+/// Checks that a data set of these records passes the checks of `inner` on, for its first item.
+fn passes_on<I: Clone>(dataset: impl DistinctRecords<I>, others: &[I]) {
+    assert_eq!(dataset.identity(), RecordIdentity::Compared);
+    let first = dataset.get(0).unwrap();
+    dataset.check_record(0, &first).unwrap();
+    for other in others {
+        assert!(dataset.check_record(0, other).is_err());
+    }
+}
+
+#[test]
+fn data_sets_of_compared_records_compare_them_too() {
+    let compared = || Distinct::<_, usize>::new(records()).unwrap();
+    passes_on(Box::new(compared()), &[1]);
+    passes_on(std::sync::Arc::new(compared()), &[1]);
+    // The seed is one whose selection leaves the first example out.
+    let owners = || (0..UNITS).map(|example| vec![example / 2]);
+    let shuffled = |seed| OwnedExamples::shuffled(owners(), 1, seed).unwrap();
+    let selection = (0..).map(shuffled).find(|found| found.selected()[0] == 1).unwrap();
+    passes_on(selection.dataset::<_, usize, _>(compared()).unwrap(), &[0, 2]);
+    let sets = MiniSets::consecutive(UNITS, 2).unwrap();
+    passes_on(
+        sets.dataset::<_, usize, _>(compared()).unwrap(),
+        &[vec![0], vec![0, 1, 2], vec![1, 0], vec![0, 2]],
+    );
+    // Canaries are declared to be other records.
+    let coins = CanaryCoins::from_seed(9, InsecureSeed(1));
+    let canaries = CanaryDataset::new(compared(), (1000..1009).collect(), &coins).unwrap();
+    assert_eq!(canaries.identity(), RecordIdentity::Declared);
+    canaries.check_record(3, &3).unwrap();
+    assert!(canaries.check_record(3, &4).is_err());
+    canaries.check_record(UNITS, &canaries.get(UNITS).unwrap()).unwrap();
 }
 
 #[test]

@@ -6,8 +6,8 @@ use burn::tensor::Tensor;
 
 use crate::baselines::{microbatch, reweight};
 use crate::clipping::{Clipping, FlatClipping};
-use crate::grads::PrivateBackward;
-use crate::grads::oracle::{self, TwoLayers, check_twins, numbers};
+use crate::grads::oracle::{self, TwoLayers, check_twins, clipped_by_loop, numbers};
+use crate::grads::{MemoryBound, NormMethod, PrivateBackward};
 use crate::model::TrainableParameters;
 use crate::nn::Private;
 use crate::test_devices::training_devices;
@@ -28,6 +28,53 @@ fn uses_of_a_tied_parameter_are_summed_before_the_norm() {
         let x = numbers([5, 4], 3, &device);
         check_twins!(&private, &plain, x, |model, x| {
             loss(model.second.forward(model.first.forward(x).tanh()))
+        });
+    }
+}
+
+// The gradients of both uses are smaller than half their records, so each use is instantiated when
+// it is recorded, and added to the one before: at once, or one example after another.
+#[test]
+fn uses_that_are_instantiated_in_the_pass_are_summed_before_the_norm() {
+    for device in training_devices() {
+        let shared: Linear = LinearConfig::new(4, 4).init(&device);
+        let plain = TwoLayers { first: shared.clone(), second: shared };
+        let private = plain.private();
+        let x: Tensor<3> = numbers([5, 24, 4], 3, &device);
+        let output = |hidden: Tensor<3>| loss(hidden.flatten(1, 2));
+        let losses = |x: Tensor<3>| output(private.second.forward(private.first.forward(x).tanh()));
+        let expected = clipped_by_loop(&plain, 5, 0.5, |model, example| {
+            let x = x.clone().narrow(0, example, 1);
+            output(model.second.forward(model.first.forward(x).tanh()))
+        });
+        for bytes in [0, MemoryBound::default().as_bytes()] {
+            let backward = PrivateBackward::new().with_memory_bound(MemoryBound::bytes(bytes));
+            let grads = backward.run(losses(x.clone()), &private).unwrap();
+            let methods: Vec<_> = grads.norm_methods().map(|(_, method)| method).collect();
+            assert_eq!(methods, [NormMethod::Instantiate; 2]);
+            let found = FlatClipping::new(0.5).unwrap().clip(grads).unwrap();
+            oracle::assert_close(&oracle::flat_sum(found), &expected, &format!("{bytes} bytes"));
+        }
+    }
+}
+
+// One use has many positions, the other one has one: its record is kept until the end of the pass.
+#[test]
+fn a_use_whose_record_is_kept_is_added_to_one_that_was_instantiated() {
+    for device in training_devices() {
+        let shared: Linear = LinearConfig::new(4, 4).init(&device);
+        let plain = TwoLayers { first: shared.clone(), second: shared };
+        let private = plain.private();
+        let x: Tensor<3> = numbers([5, 24, 4], 3, &device);
+        check_twins!(&private, &plain, x.clone(), |model, x| {
+            let pooled = model.first.forward(x).tanh().mean_dim(1).squeeze_dim(1);
+            loss(model.second.forward(pooled))
+        });
+        // And in the other order, in which the backward pass begins with many positions.
+        check_twins!(&private, &plain, x, |model, x| {
+            let pooled = model.first.forward(x.clone().mean_dim(1).squeeze_dim::<2>(1)).tanh();
+            let hidden = model.second.forward(x + pooled.unsqueeze_dim(1));
+            loss(hidden.flatten(1, 2))
         });
     }
 }

@@ -14,6 +14,7 @@ use crate::grads::oracle::numbers;
 use crate::nn::{IntoPrivate, Private, UnitScope, Units};
 use crate::optim::{DpOptimizer, Independence, IndependenceCheck};
 use crate::random::{InsecureSeed, LayerRandomness};
+use crate::sampling::Draw;
 
 const CLIP: f64 = 0.5;
 
@@ -95,6 +96,44 @@ fn removing_a_unit_moves_the_sum_by_one_threshold_under_a_known_seed() {
 
 fn optimizer() -> DpOptimizer {
     config().with_max_grad_norm(CLIP).init().unwrap().optimizer(SgdConfig::new().init())
+}
+
+/// The change of the model in a step on some of the drawn units, times the batch size.
+fn released(model: &Net, units: &[usize], rows: usize) -> Vec<f64> {
+    let mut optim = optimizer().with_independence_check(false);
+    let drawn = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let (size, batch) = (optim.plan().dataset_size(), optim.plan().expected_batch_size());
+    let draw = Draw::new(0, units.to_vec(), size, drawn.mechanism().clone(), drawn.origin());
+    let draw = draw.unwrap();
+    for part in draw.parts(rows).unwrap() {
+        let losses = |model: &Net, units| model.losses(Rows.batch(units, &device()));
+        optim.backward(model, part, losses).unwrap();
+    }
+    let after = values(&optim.step(1.0, model.clone(), draw).unwrap()).concat();
+    let moved = values(model).concat().into_iter().zip(after);
+    moved.map(|(before, after)| f64::from(before - after) * batch).collect()
+}
+
+// A neighbor as in the proof of the sensitivity: the other units have the draws and masks that they
+// have next to the unit, and other rows; see `LayerRandomness`.
+#[test]
+fn a_step_without_a_drawn_unit_moves_by_one_threshold_wherever_it_was() {
+    let model = Net::new();
+    let drawn = optimizer().plan().sampler().unwrap().draw(0).unwrap().private_indices().to_vec();
+    let last = drawn.len() - 1;
+    assert!(last > 3);
+    for rows in [1, 2, 1000] {
+        let whole = released(&model, &drawn, rows);
+        for removed in [0, last / 2, last] {
+            let mut rest = drawn.clone();
+            rest.remove(removed);
+            let without = released(&model, &rest, rows);
+            let pairs = whole.iter().zip(&without);
+            let moved = pairs.map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+            assert!(moved <= CLIP * (1.0 + 1e-3), "{removed} of {last}, {rows} rows: {moved}");
+            assert!(moved > 0.5 * CLIP, "{removed} of {last}, {rows} rows: {moved}");
+        }
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
 use burn_dp::updates::{LocalTraining, UnitUpdate};
 use burn_dp_accountant::UnitOfPrivacy;
 
-use crate::fixtures::{Net, device, tensor_on, values};
+use crate::fixtures::{Net, device, row, tensor_on, values};
 
 /// The examples of one unit.
 pub(crate) type Unit = Vec<[f32; 3]>;
@@ -65,10 +65,14 @@ impl Way {
         )
     }
 
-    /// Whether the update of a unit depends on its index, through the order of its examples or its
-    /// masks.
-    pub(crate) fn depends_on_index(self) -> bool {
-        matches!(self, Self::FederatedAveraging | Self::Dropout(_))
+    /// Returns a unit whose update is the same at every index, if the update of other units depends
+    /// on their index: one example has only one order, and masks do not change zeros.
+    pub(crate) fn same_at_every_index(self) -> Option<Unit> {
+        match self {
+            Self::FederatedAveraging => Some(vec![row(1)]),
+            Self::Dropout(_) => Some(vec![[0.0; 3]]),
+            _ => None,
+        }
     }
 
     fn user_update(self) -> Option<UserUpdate> {
