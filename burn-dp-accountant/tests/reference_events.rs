@@ -7,7 +7,7 @@
 #![allow(clippy::excessive_precision)] // References as their script printed them.
 
 use burn_dp_accountant::{
-    Accountant, DpEvent, GaussianDp, LedgerHeader, NeighboringRelation, PldAccountant,
+    Accountant, DpEvent, Epsilon, GaussianDp, LedgerHeader, NeighboringRelation, PldAccountant,
     PrivacyLedger, RdpAccountant, RunCount, UnitOfPrivacy,
 };
 
@@ -146,19 +146,48 @@ fn fit_of_a_training_dominates_its_curve() {
     assert!(fit.mu > limit && fit.mu < 2.0 * limit && fit.regret < 0.1, "{fit:?} {limit}");
 }
 
+/// Returns ε of `epochs` random allocations to one of `steps` steps, with a new choice in each.
+fn epsilon_of_allocation(sigma: f64, steps: u64, epochs: u64, delta: f64) -> Epsilon {
+    let event = Box::new(DpEvent::gaussian(sigma));
+    let event = DpEvent::RandomAllocation { steps, participations: 1, epochs: 1, event };
+    let relation = NeighboringRelation::AddOrRemoveOne;
+    PldAccountant::new([(&event, epochs)], relation).unwrap().epsilon(delta).unwrap()
+}
+
 #[test]
 fn random_allocation_agrees_with_the_accountant_of_its_authors() {
     // Lower and upper bounds of `gaussian_allocation_epsilon_range` of PLD_accounting 2.0 (Feldman
-    // and Shenfeld 2026, arXiv 2602.17284) at an accuracy of 1e-2.
-    for (sigma, steps, delta, [low, high]) in [
-        (1.0, 20, 1e-5, [1.607_292_639_848_356_7, 1.615_517_728_397_927_4]),
-        (2.0, 100, 1e-6, [0.202_955_614_721_591_9, 0.207_725_810_768_702_14]),
+    // and Shenfeld 2026, arXiv 2602.17284) at an accuracy of 1e-2 or better, relative to ε.
+    // dp_accounting 0.6.0 has no random allocation.
+    for (sigma, steps, epochs, delta, [low, high]) in [
+        (1.0, 2, 1, 1e-5, [3.691_525_433_766_457_4, 3.705_237_358_630_884]),
+        (0.5, 4, 1, 1e-5, [8.602_451_479_302_887, 8.628_132_193_313_2]),
+        (3.0, 5, 1, 1e-6, [0.630_758_263_035_044_2, 0.636_670_626_773_842_5]),
+        (2.0, 8, 1, 1e-8, [1.062_031_859_482_651_4, 1.070_482_542_017_617_6]),
+        (0.8, 10, 1, 1e-5, [3.405_375_771_149_816_7, 3.415_389_555_011_303_4]),
+        (1.5, 16, 1, 1e-4, [0.590_299_237_636_882_7, 0.596_960_246_988_168_4]),
+        (1.0, 20, 1, 1e-5, [1.607_292_639_848_356_7, 1.615_517_728_397_927_4]),
+        (2.0, 100, 1, 1e-6, [0.202_955_614_721_591_9, 0.207_725_810_768_702_14]),
+        (3.0, 4, 5, 1e-5, [1.473_133_646_550_057_7, 1.486_116_755_414_691_5]),
     ] {
-        let event = Box::new(DpEvent::gaussian(sigma));
-        let event = DpEvent::RandomAllocation { steps, participations: 1, epochs: 1, event };
-        let relation = NeighboringRelation::AddOrRemoveOne;
-        let found = PldAccountant::new([(&event, 1)], relation).unwrap().epsilon(delta).unwrap();
-        assert!(found.lower <= high && low <= found.upper, "{found:?}");
-        assert!(found.upper <= high * 1.01, "{found:?}");
+        let found = epsilon_of_allocation(sigma, steps, epochs, delta);
+        assert!(found.lower <= high && low <= found.upper, "{sigma} {steps}: {found:?}");
+        assert!(found.upper <= high * 1.01, "{sigma} {steps}: {found:?}");
+    }
+}
+
+#[test]
+fn random_allocation_to_two_steps_has_the_integral_of_its_densities() {
+    // With μ = 1/σ and S = (e^{μx - μ²/2} + e^{μy - μ²/2})/2 for standard normal x and y, δ(ε) is the
+    // larger of E[(S - e^ε)^+] and E[(1 - e^ε S)^+]. Given x, each has the closed form of an option
+    // (Black and Scholes). The integral over x and the root are by mpmath in 25 digits.
+    for (sigma, delta, truth) in [
+        (0.5, 1e-5, 9.304_154_673_727_573),
+        (1.0, 1e-5, 3.697_385_212_540_390_7),
+        (3.0, 1e-6, 1.027_169_202_121_621_4),
+    ] {
+        let found = epsilon_of_allocation(sigma, 2, 1, delta);
+        assert!(found.lower <= truth && truth <= found.upper, "{sigma}: {found:?}");
+        assert!(found.upper <= truth * (1.0 + 1e-3), "{sigma}: {found:?}");
     }
 }

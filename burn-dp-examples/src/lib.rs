@@ -23,6 +23,8 @@ macro_rules! print_line {
 
 pub mod data;
 #[cfg(not(target_family = "wasm"))]
+mod incomplete;
+#[cfg(not(target_family = "wasm"))]
 pub mod models;
 #[cfg(not(target_family = "wasm"))]
 pub mod plot;

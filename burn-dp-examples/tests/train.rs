@@ -556,6 +556,47 @@ fn interrupted(folder: &Path, line: &str, step: u64) {
     assert_eq!(output.status.signal(), Some(6), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+#[test]
+fn a_disk_that_is_full_for_any_file_leaves_complete_files_and_a_run_to_resume() {
+    let line = format!("{SMALL} --steps 3 --noise-multiplier 4 --ema-decay 0.9 --output out");
+    let (_whole, expected) = figures(&line.replace(" --output out", ""));
+    let read = |folder: &Path, name: &str| std::fs::read(folder.join("out").join(name)).ok();
+    for file in 1.. {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let mut run = program(folder, &line);
+        let output = run.env("BURN_DP_TEST_FULL_AT_FILE", file.to_string()).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        if output.status.success() {
+            // Settings, ledger, two models, statement in two forms, plot, figures.
+            assert!(file > 8, "only {file} files were written");
+            break;
+        }
+        assert!(message.starts_with("error: ") && message.contains("no storage"), "{message}");
+        for entry in std::fs::read_dir(folder.join("out")).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(!name.starts_with(".burn-dp"), "{file}: {name} is incomplete");
+        }
+        let model = read(folder, "model.bpk");
+        assert!(read(folder, "privacy.json").is_none() || model.is_some(), "{file}: {message}");
+        let again = train(folder, &format!("{line} --resume"));
+        let text = String::from_utf8(again.stderr).unwrap();
+        if !again.status.success() {
+            // There was no space for the first checkpoint.
+            assert!(text.contains("--resume finds no checkpoint") && model.is_none(), "{text}");
+            assert!(train(folder, &line).status.success());
+        }
+        assert!(model.is_none() || read(folder, "model.bpk") == model, "{file}");
+        let ledger = PrivacyLedger::load(folder.join("out/ledger.json")).unwrap();
+        assert_eq!(ledger.releases(), 3, "{file}");
+        let found = std::fs::read(folder.join("out/run.json")).unwrap();
+        let found: Value = serde_json::from_slice(&found).unwrap();
+        assert_eq!(found["epsilon"], expected["epsilon"], "{file}");
+        assert!(read(folder, "privacy.txt").is_some(), "{file}");
+        assert!(!folder.join("out/checkpoints").exists(), "{file}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_run_of_one_epoch_has_its_log_before_its_first_release() {

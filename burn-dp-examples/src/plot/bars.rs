@@ -95,7 +95,7 @@ fn draw_panels(
     logarithmic: bool,
 ) -> Result<(), PlotError> {
     let scale = Scale::of(panels, logarithmic);
-    draw(path, || {
+    draw(path, |path| {
         let heights = panels.iter().map(|panel| AROUND + ROW * panel.bars.len());
         let ends: Vec<_> = heights
             .scan(TITLE, |end, height| {

@@ -65,7 +65,7 @@ pub fn intervals(
     let xs = Axis::logarithmic(marks());
     let spreads = || measured.iter().map(|interval| interval.spread).chain([reference]);
     let ys = Axis::of(spreads().flat_map(|spread| [spread.low, spread.high]), false);
-    draw(path, || {
+    draw(path, |path| {
         let area = SVGBackend::new(path, (800, 520)).into_drawing_area();
         area.fill(&WHITE)?;
         let places: Vec<_> = marks().map(|mark| xs.at(mark)).collect();

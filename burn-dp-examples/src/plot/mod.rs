@@ -16,6 +16,7 @@ pub(crate) use bars::bars;
 pub use bars::{Bar, BarPanel, ratio_bars};
 pub use intervals::{Interval, Spread, intervals};
 
+use crate::incomplete::Incomplete;
 pub use error::PlotError;
 
 /// A line of a figure.
@@ -73,7 +74,7 @@ pub(crate) fn panels(
         return Ok(());
     }
     let xs = Axis::of(points().map(|point| point.0), false);
-    draw(path, || {
+    draw(path, |path| {
         let height = if panels.len() == 1 { 520 } else { 320 * panels.len() as u32 };
         let area = SVGBackend::new(path, (800, height)).into_drawing_area();
         area.fill(&WHITE)?;
@@ -172,8 +173,10 @@ fn emptiest_corner(xs: &Axis, ys: &Axis, series: &[Series]) -> SeriesLabelPositi
 
 type Drawing = Result<(), Box<dyn std::error::Error>>;
 
-fn draw(path: &Path, draw: impl FnOnce() -> Drawing) -> Result<(), PlotError> {
-    draw().map_err(|error| PlotError {
+/// Draws into a file that is complete before it replaces an earlier one.
+fn draw(path: &Path, draw: impl FnOnce(&Path) -> Drawing) -> Result<(), PlotError> {
+    let drawn = Incomplete::filled(path, draw).and_then(|file| Ok(file.publish()?));
+    drawn.map_err(|error| PlotError {
         path: path.into(),
         source: std::io::Error::other(error.to_string()),
     })

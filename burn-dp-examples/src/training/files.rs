@@ -1,39 +1,21 @@
 //! Atomic writes: a file is complete or absent.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::module::Module;
 use serde::Serialize;
-use tempfile::NamedTempFile;
 
 use super::TrainError;
-
-/// Prefix of the name of an incomplete file, which a killed process can leave behind.
-const INCOMPLETE: &str = ".burn-dp-incomplete-";
+use crate::incomplete::{Incomplete, PREFIX};
 
 /// A complete file that does not have its final name yet.
 #[derive(Debug)]
-pub(super) struct Complete {
-    file: NamedTempFile,
-    path: PathBuf,
-}
+pub(super) struct Complete(Incomplete);
 
 impl Complete {
-    /// Writes a file next to `path`.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Io`] if the folder cannot be written to.
     fn write(path: &Path, content: &[u8]) -> Result<Self, TrainError> {
         let io = |source| TrainError::Io { path: path.into(), source };
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let mut file = ordinary_file(folder).map_err(io)?;
-        file.write_all(content).and_then(|()| file.as_file().sync_all()).map_err(io)?;
-        Ok(Self { file, path: path.into() })
+        Incomplete::write(path, content).map(Self).map_err(io)
     }
 
     /// Renames the file to its final name, replacing any earlier file with this name.
@@ -42,11 +24,8 @@ impl Complete {
     ///
     /// Returns [`TrainError::Io`] if the folder cannot be written to.
     pub(super) fn publish(self) -> Result<(), TrainError> {
-        let Self { file, path } = self;
-        match file.persist(&path) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(TrainError::Io { path, source: error.error }),
-        }
+        let path = self.0.path().to_path_buf();
+        self.0.publish().map_err(|source| TrainError::Io { path, source })
     }
 }
 
@@ -58,17 +37,6 @@ impl Complete {
 /// unchanged.
 pub fn write(path: &Path, content: &[u8]) -> Result<(), TrainError> {
     Complete::write(path, content)?.publish()
-}
-
-/// Creates a temporary file with the permissions of an ordinary file, because other users also read
-/// results.
-fn ordinary_file(folder: &Path) -> std::io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(INCOMPLETE);
-    #[cfg(unix)]
-    // The system applies the user's mask.
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
 }
 
 /// Writes a value as indented JSON.
@@ -121,7 +89,7 @@ pub(super) fn remove_incomplete(folder: &Path) -> Result<(), TrainError> {
     let io = |source| TrainError::Io { path: folder.into(), source };
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;
-        if entry.file_name().to_string_lossy().starts_with(INCOMPLETE) {
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
             remove(&entry.path())?;
         }
     }

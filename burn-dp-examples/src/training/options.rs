@@ -86,8 +86,8 @@ pub struct ExampleOptions {
     /// clipping].
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,
-    /// Learning rate; batch clipping multiplies it by --lr-decay after each epoch [default: from the
-    /// recipe; 0.025 for batch clipping].
+    /// Learning rate; batch clipping multiplies it by --lr-decay after each epoch [default: from
+    /// the recipe; 0.025 for batch clipping].
     #[arg(long, allow_hyphen_values = true)]
     pub lr: Option<f64>,
     /// Clipping threshold of each example's gradient [default: from the recipe; 0.1 for quantile],

@@ -4,8 +4,10 @@ use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::clipping::{Clipping, FlatClipping};
+use crate::device_read::blocking;
 use crate::grads::PrivateBackward;
 use crate::grads::oracle::{assert_close, backwards, clipped_by_loop, flat_sum, norm, numbers};
+use crate::model::ParameterGroups;
 use crate::nn::{IntoPrivate, Private};
 use crate::test_devices::training_devices;
 
@@ -89,6 +91,23 @@ fn a_tiny_input_with_a_huge_gradient_is_not_underestimated() {
                 let sum = FlatClipping::new(1e-5).unwrap().clip(grads).unwrap();
                 let moved = norm(&flat_sum(sum));
                 assert!(moved <= 1e-5 * (1.0 + 1e-6), "{moved} {backward:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_norm_of_a_gradient_whose_squares_are_zero_is_not_underestimated() {
+    for device in training_devices() {
+        let layer = LinearConfig::new(3, 2).with_bias(false).init(&device).private();
+        for positions in [1, 4] {
+            let x = Tensor::<3>::full([1, positions, 3], 1e-24, &device);
+            for backward in backwards() {
+                let losses = layer.forward(x.clone()).sum_dims(&[1, 2]).reshape([-1]);
+                let grads = backward.run(losses, &layer).unwrap();
+                let found = blocking(grads.squared_norms(&ParameterGroups::whole()), "").unwrap();
+                let exact = 6.0 * (positions as f64 * 1e-24).powi(2);
+                assert!(found[0][0] >= exact, "{found:?} {exact} {backward:?}");
             }
         }
     }
