@@ -48,9 +48,11 @@ pub(super) fn add_mixture(out: &mut DominatingPairs, mixture: &GaussianMixture, 
     let shift =
         |mean: &Vec<f64>| mean.iter().map(|m| m * m).sum::<f64>().sqrt() / mixture.noise_multiplier;
     let shifts = mixture.weights.iter().zip(mixture.means.iter().map(shift));
+    // The weights are given as decimal numbers, and no mass may be missing.
+    let total: f64 = mixture.weights.iter().sum();
     // Means of 0 only make the divergence smaller; a tiny shift keeps all weights.
     let components: Vec<(f64, Pair)> =
-        shifts.map(|(weight, mu)| (*weight, Pair::Gaussian { mu: mu.max(1e-12) })).collect();
+        shifts.map(|(weight, mu)| (weight / total, Pair::Gaussian { mu: mu.max(1e-12) })).collect();
     match &components[..] {
         [(_, pair)] => out.push(pair.clone(), count),
         _ => {
