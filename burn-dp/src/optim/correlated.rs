@@ -61,10 +61,14 @@ impl CorrelatedPlan {
     /// participation of a round of cyclic Poisson sampling. Counts and thresholds may depend on
     /// earlier releases, as sums may (Denisov et al. 2022, Theorem 2.1).
     ///
+    /// A unit with several `examples` moves the outputs by the sum of what each of them moves, at
+    /// most `examples` times as far. Their participation must be bounded for each example, not
+    /// random.
+    ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] for counts with a strategy whose diagonal is smaller.
-    fn event(&self, step: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
+    fn event(&self, step: u64, examples: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
         let diagonal = self.strategy.smallest_diagonal();
         let noise_multiplier = match noise {
             DpEvent::Gaussian { noise_multiplier } => *noise_multiplier,
@@ -82,7 +86,7 @@ impl CorrelatedPlan {
             }
         };
         Ok(DpEvent::CorrelatedGaussian {
-            noise_multiplier,
+            noise_multiplier: over(noise_multiplier, examples),
             strategy: self.strategy.clone(),
             participation: self.participation,
             first_step: step,
@@ -139,12 +143,33 @@ pub(super) fn event_of_step(
     noise: &DpEvent,
 ) -> Result<DpEvent, DpError> {
     match (correlated, mechanism) {
-        (Some(correlated), _) => correlated.event(step, noise),
-        (None, &SamplingMechanism::Poisson { sampling_probability }) if examples > 1 => {
+        (Some(correlated), _) => correlated.event(step, examples, noise),
+        (None, _) if examples == 1 => Ok(mechanism.event(noise.clone())),
+        (None, &SamplingMechanism::Poisson { sampling_probability }) => {
             let noise = one_multiplier(noise)?;
             Ok(DpEvent::poisson_sampled_examples(sampling_probability, noise, examples)?)
         }
-        (None, _) => Ok(mechanism.event(noise.clone())),
+        // A draw is one of the unit's examples with a probability of at most this, and contributes
+        // as much as the draw of a unit with one example.
+        (None, &SamplingMechanism::WithReplacement { dataset_size, batch_size }) => {
+            let dataset_size = (dataset_size / examples as usize).max(1);
+            Ok(SamplingMechanism::WithReplacement { dataset_size, batch_size }.event(noise.clone()))
+        }
+        (None, SamplingMechanism::NoAmplification { .. }) => {
+            Ok(DpEvent::gaussian(over(one_multiplier(noise)?, examples)))
+        }
+        (None, _) => Err(DpError::invalid(
+            "sampling",
+            format!("is {mechanism}, which does not account for several examples of a unit"),
+        )),
+    }
+}
+
+/// Returns the noise multiplier of a release in which a unit contributes `examples` times.
+fn over(noise_multiplier: f64, examples: u64) -> f64 {
+    match examples {
+        1 => noise_multiplier,
+        _ => noise_multiplier / examples as f64 * ROUND_DOWN,
     }
 }
 

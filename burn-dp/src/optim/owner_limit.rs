@@ -73,13 +73,14 @@ impl OwnerLimit {
         match given {
             UnitOfPrivacy::Example if max_examples == 1 => user(),
             UnitOfPrivacy::Example => Ok(UnitOfPrivacy::Example),
-            UnitOfPrivacy::User if max_examples == 1 || scheme == SamplingScheme::Poisson => user(),
+            UnitOfPrivacy::User if max_examples == 1 || accounts_for_several(scheme) => user(),
             UnitOfPrivacy::User => Err(DpError::invalid(
                 "unit",
                 format!(
-                    "is one user, who owns up to {max_examples} examples, and several examples of \
-                     a user in one draw are accounted for with Poisson sampling alone; use Poisson \
-                     sampling, a selection of one example for each user, or leave the unit out"
+                    "is one user, who owns up to {max_examples} examples, and no analysis of this \
+                     sampling is known for several examples of a user; use Poisson sampling, \
+                     sampling with replacement or shuffled epochs, a selection of one example for \
+                     each user, or leave the unit out"
                 ),
             )),
             other => Err(DpError::invalid(
@@ -121,14 +122,27 @@ impl OwnerLimit {
     }
 }
 
+/// Returns whether the events of a scheme cover several examples of a unit.
+fn accounts_for_several(scheme: SamplingScheme) -> bool {
+    matches!(
+        scheme,
+        SamplingScheme::Poisson
+            | SamplingScheme::WithReplacement
+            | SamplingScheme::Shuffled
+            | SamplingScheme::ShuffledOnce
+    )
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::config::Config;
+    use burn_dp_accountant::correlated_noise::Strategy;
     use burn_dp_accountant::{Accountant, Budget, DpEvent, PldAccountant};
 
     use super::*;
     use crate::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
+    use crate::schedule::Schedule;
     use crate::updates::MiniSets;
 
     /// Each of 300 examples belongs to two of 100 users.
@@ -195,6 +209,55 @@ mod tests {
         let (user, example) = (calibrated(UnitOfPrivacy::User), calibrated(UnitOfPrivacy::Example));
         assert!(epsilon(&user) <= 1.0 && epsilon(&user) > 0.99, "{}", epsilon(&user));
         assert!(user.noise_multiplier() > 1.3 * example.noise_multiplier());
+    }
+
+    #[test]
+    fn several_examples_in_draws_with_replacement_and_in_epochs_are_accounted_for() {
+        let epsilon = |plan: PrivacyPlan| plan.epsilon_at_end(1e-3).unwrap();
+        let user = |scheme, multiplier: f64| {
+            let config = PrivacyPlanConfig::for_owned_examples(&selection(3), 5.0).with_steps(10);
+            let config = config.with_noise_multiplier(multiplier).with_sampling(scheme);
+            config.with_unit(UnitOfPrivacy::User).init().unwrap()
+        };
+        // Each draw is an example of the user with a probability of at most 1 / ⌊N/3⌋.
+        let examples = selection(3).len() as u64;
+        let event = DpEvent::SampledWithReplacement {
+            dataset_size: examples / 3,
+            sample_size: 5,
+            event: Box::new(DpEvent::gaussian(1.0)),
+        };
+        let relation = NeighboringRelation::ReplaceOne;
+        let expected = PldAccountant::new([(&event, 10)], relation).unwrap();
+        let expected = expected.epsilon(1e-3).unwrap().upper;
+        let found = epsilon(user(SamplingScheme::WithReplacement, 1.0));
+        assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
+        // Where a step counts as if it had all units: three times the noise of one example. Also
+        // with correlated noise, with a schedule, and with counts.
+        use crate::clipping::QuantileClipping;
+        let strategy = Strategy::banded_toeplitz(10, &[1.0, 0.5]).unwrap();
+        let schedule = Schedule::exponential(0.95, 3).unwrap();
+        for scheme in [SamplingScheme::Shuffled, SamplingScheme::ShuffledOnce] {
+            let plain = |config: PrivacyPlanConfig| config;
+            let correlated =
+                |config: PrivacyPlanConfig| config.with_correlated_noise(strategy.clone());
+            let scheduled =
+                |config: PrivacyPlanConfig| config.with_noise_schedule(schedule.clone());
+            let counted = |config: PrivacyPlanConfig| {
+                config.with_clipping(QuantileClipping::new(0.5).unwrap())
+            };
+            let ways: [&dyn Fn(PrivacyPlanConfig) -> PrivacyPlanConfig; 4] =
+                [&plain, &correlated, &scheduled, &counted];
+            for (way, change) in ways.into_iter().enumerate() {
+                let plan = |multiplier: f64, unit| {
+                    let config = PrivacyPlanConfig::for_owned_examples(&selection(3), 5.0);
+                    let config = config.with_steps(10).with_sampling(scheme).with_unit(unit);
+                    change(config.with_noise_multiplier(multiplier)).init().unwrap()
+                };
+                let user = epsilon(plan(6.0, UnitOfPrivacy::User));
+                let example = epsilon(plan(2.0, UnitOfPrivacy::Example));
+                assert!((user / example - 1.0).abs() < 1e-6, "{scheme:?} {way}: {user} {example}");
+            }
+        }
     }
 
     #[test]

@@ -37,10 +37,16 @@ use crate::random::{Domain, InsecureSeed, Stream, permutation};
 ///
 /// With a fixed-size sampler, the example is replaced by another one. For k larger than 1 a user is
 /// a group of up to k units, unless the plan has
-/// [`with_unit(UnitOfPrivacy::User)`](crate::optim::PrivacyPlanConfig::with_unit): with Poisson
-/// sampling, the number of drawn examples of a user is binomial, and each step is accounted for as
-/// the mixture of Gaussian releases of all of these numbers. The other samplers do not accept that
-/// unit.
+/// [`with_unit(UnitOfPrivacy::User)`](crate::optim::PrivacyPlanConfig::with_unit):
+///
+/// - Poisson sampling: the number of drawn examples of a user is binomial, and each step is
+///   accounted for as the mixture of Gaussian releases of all of these numbers.
+/// - Sampling with replacement: a draw is an example of the user with a probability of at most
+///   1/⌊N/k⌋, so a step costs at most what it costs one of ⌊N/k⌋ examples.
+/// - Shuffled epochs: by the triangle inequality, a run costs at most what it costs one example
+///   with the noise divided by k, also with correlated noise.
+///
+/// The other samplers do not accept that unit.
 ///
 /// Not covered: the graph itself. Who owns how many examples, with whom they share them, and
 /// whether a user is present at all are treated as public, like the number of selected examples.
