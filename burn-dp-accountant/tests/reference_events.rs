@@ -178,9 +178,9 @@ fn random_allocation_agrees_with_the_accountant_of_its_authors() {
 
 #[test]
 fn random_allocation_to_two_steps_has_the_integral_of_its_densities() {
-    // With μ = 1/σ and S = (e^{μx - μ²/2} + e^{μy - μ²/2})/2 for standard normal x and y, δ(ε) is the
-    // larger of E[(S - e^ε)^+] and E[(1 - e^ε S)^+]. Given x, each has the closed form of an option
-    // (Black and Scholes). The integral over x and the root are by mpmath in 25 digits.
+    // With μ = 1/σ and S = (e^{μx - μ²/2} + e^{μy - μ²/2})/2 for standard normal x and y, δ(ε) is
+    // the larger of E[(S - e^ε)^+] and E[(1 - e^ε S)^+]. Given x, each has the closed form of an
+    // option (Black and Scholes). The integral over x and the root are by mpmath in 25 digits.
     for (sigma, delta, truth) in [
         (0.5, 1e-5, 9.304_154_673_727_573),
         (1.0, 1e-5, 3.697_385_212_540_390_7),
