@@ -49,7 +49,7 @@ pub(crate) fn epsilon_of_events<'a>(
         return Ok(epsilon);
     }
     let rdp = || RdpAccountant::new(events.iter().copied(), relation)?.epsilon(delta);
-    if has_hardly_any_noise(&pairs)
+    if has_hardly_any_noise(&pairs, delta)
         && let Ok(mut answer) = rdp()
         && answer.upper.is_finite()
         && answer.upper > MEANINGLESS_EPSILON
@@ -136,12 +136,14 @@ pub(crate) fn epsilon_with_simulation<'a>(
     })
 }
 
-fn has_hardly_any_noise(pairs: &DominatingPairs) -> bool {
-    let mut pairs = pairs.parts.iter().map(|(pair, _)| pair);
-    pairs.any(|pair| match pair {
-        Pair::Sampled { mu, .. } => *mu > LARGEST_QUICK_SHIFT,
+/// Returns whether a release has hardly any noise for a unit that is sampled more often than δ.
+fn has_hardly_any_noise(pairs: &DominatingPairs, delta: f64) -> bool {
+    let matters = |q: f64, count: u64| q * count as f64 > delta;
+    pairs.parts.iter().any(|(pair, count)| match pair {
+        Pair::Sampled { q, mu } => *mu > LARGEST_QUICK_SHIFT && matters(*q, *count),
         // The grid of a lattice has a cell for every part of the loss, which is as large as μ.
-        Pair::Laplace { mu } | Pair::SampledLaplace { mu, .. } => *mu > LARGEST_LAPLACE_SHIFT,
+        Pair::Laplace { mu } => *mu > LARGEST_LAPLACE_SHIFT,
+        Pair::SampledLaplace { q, mu } => *mu > LARGEST_LAPLACE_SHIFT && matters(*q, *count),
         _ => false,
     })
 }
