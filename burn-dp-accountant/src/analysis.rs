@@ -275,6 +275,8 @@ mod tests {
             (DpEvent::dp_sgd_step(0.1, 0.01), 10, true),
             (laplace(5e-4), 2, true),
             (laplace(2e-3), 3, false),
+            // No unit takes part with a probability of δ.
+            (DpEvent::dp_sgd_step(1e-12, 0.01), 2, false),
         ] {
             let found = epsilon_of_events([(&event, count)], RELATION, 1e-5).unwrap();
             let said = found.notes.iter().any(|note| note.contains("only the Rényi bound"));
