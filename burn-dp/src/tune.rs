@@ -71,7 +71,7 @@ impl PrivacyPlan {
     ///
     /// - `search`: with [`event_of_run`](Self::event_of_run) of the plan that the runs follow
     /// - `header`: of the ledger of a run, which says how its noise was made and what it does not
-    ///   cover; the plan does not know it, because each run has its own key
+    ///   cover; the plan has none, because each run has its own key
     ///
     /// # Errors
     ///

@@ -148,7 +148,7 @@ impl Recurrences {
 }
 
 /// Returns a bound on the movement of all independent values of a run by rounding, over the
-/// movement of those of one step with independent noise, in sensitivities.
+/// movement of the values of one step with independent noise, in sensitivities.
 ///
 /// In step t, in units of the grid, neighbors differ in the rounded sum by at most 1 more than in
 /// the sum, and in the rounded part of earlier steps by at most 1 more than in that part; 2 more

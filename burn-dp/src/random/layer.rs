@@ -15,7 +15,7 @@ const BLOCK_WORDS: usize = 16;
 ///
 /// The words of a unit follow from its index in the data set. If a unit is added, those after it
 /// have the words of the next index, but the sensitivity is still one threshold: the words are
-/// secret, independent of the data and of the draws, and those of all indices have one
+/// secret, independent of the data and of the draws, and the words of all indices have one
 /// distribution. So pair the outcomes of the two runs in which each common unit has the same draws
 /// and words, wherever it is listed. In each pair the clipped sums differ by the contribution of
 /// the added unit, at most the threshold for all words, and the divergence of the two releases is
