@@ -233,7 +233,7 @@ mod tests {
         assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
         // Where a step counts as if it had all units: three times the noise of one example. Also
         // with correlated noise, with a schedule, and with counts.
-        use crate::clipping::QuantileClipping;
+        use crate::clipping::{CountNoise, QuantileClipping};
         let strategy = Strategy::banded_toeplitz(10, &[1.0, 0.5]).unwrap();
         let schedule = Schedule::exponential(0.95, 3).unwrap();
         for scheme in [SamplingScheme::Shuffled, SamplingScheme::ShuffledOnce] {
@@ -243,7 +243,8 @@ mod tests {
             let scheduled =
                 |config: PrivacyPlanConfig| config.with_noise_schedule(schedule.clone());
             let counted = |config: PrivacyPlanConfig| {
-                config.with_clipping(QuantileClipping::new(0.5).unwrap())
+                let quantile = QuantileClipping::new(0.5).unwrap();
+                config.with_clipping(quantile.with_count_noise(CountNoise::Share(0.1)))
             };
             let ways: [&dyn Fn(PrivacyPlanConfig) -> PrivacyPlanConfig; 4] =
                 [&plain, &correlated, &scheduled, &counted];
