@@ -128,9 +128,10 @@ fn kill_after(run: Run, batches: usize, folder: &Path) -> u64 {
     releases(folder)
 }
 
-/// Returns the number of log lines without the header.
+/// Returns the number of complete log lines without the header. A line that was cut off when the
+/// process ended was not released.
 fn releases(folder: &Path) -> u64 {
-    fs::read_to_string(folder.join("releases.log")).unwrap().lines().count() as u64 - 1
+    fs::read_to_string(folder.join("releases.log")).unwrap().matches('\n').count() as u64 - 1
 }
 
 /// Number of physical batches of the steps before `step`.
