@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::correlated_step::CorrelatedStep;
 use super::kept_values::KeptValues;
-use super::recurrence::Recurrences;
+use super::recurrence::{Recurrences, rounding_gain};
 use crate::DpError;
 use crate::random::{Key, NoiseSource};
 
@@ -26,6 +26,7 @@ const NO_KEY: [u8; 32] = [0; 32];
 /// as [`DeviceValues`](super::kept_values::DeviceValues) describes.
 pub(crate) struct CorrelatedNoise {
     recurrences: Recurrences,
+    rounding_gain: f64,
     step: u64,
     /// Number of values of each parameter.
     lengths: Vec<usize>,
@@ -65,6 +66,7 @@ impl CorrelatedNoise {
     pub(crate) fn new(strategy: &Strategy, limit: usize) -> Self {
         Self {
             recurrences: Recurrences::new(strategy),
+            rounding_gain: rounding_gain(strategy),
             step: 0,
             lengths: Vec::new(),
             memory: Memory::Empty,
@@ -75,13 +77,13 @@ impl CorrelatedNoise {
     /// Returns the standard deviation of the next step's independent part, as a multiple of the
     /// run's. The grid of the step is a multiple of it.
     pub(crate) fn unit(&self) -> f64 {
-        self.recurrences.step(self.step).unit
+        self.recurrences.unit(self.step)
     }
 
     /// Returns how much more than independent noise the run loses to rounding, for
     /// [`GaussianMechanism::snapping_factor`](super::GaussianMechanism::snapping_factor).
     pub(crate) fn rounding_gain(&self) -> f64 {
-        self.recurrences.rounding_gain()
+        self.rounding_gain
     }
 
     /// Returns whether the noise is combined on the host, wherever the sums are, because its values
@@ -341,7 +343,9 @@ pub(super) mod tests {
         let mut step = correlated.begin(parameters[0].1.identity().0, &lengths)?;
         let parameters = parameters.into_iter().zip(step.parameters());
         let parameters = parameters.map(|((mechanism, stream, sums), of)| {
-            (mechanism.with_unit(unit), stream, sums, Some(of))
+            let std = unit * mechanism.noise_std();
+            let mechanism = GaussianMechanism::new(std, mechanism.scale()).unwrap();
+            (mechanism, stream, sums, Some(of))
         });
         GaussianMechanism::release_parameters(parameters.collect(), ahead)
     }

@@ -122,7 +122,7 @@ impl Run {
     }
 
     fn release(&mut self, places: &Places, sum: impl Fn(usize) -> f32) -> Vec<Vec<u32>> {
-        let mechanism = GaussianMechanism::new(1.1, 0.25).unwrap().with_unit(self.noise.unit());
+        let mechanism = GaussianMechanism::new(1.1 * self.noise.unit(), 0.25).unwrap();
         let mut noise = self.source.begin_step(Purpose::Gradient, self.step).unwrap();
         let streams: Vec<_> = (0..4).map(|parameter| noise.stream(parameter).unwrap()).collect();
         let sums: Vec<_> = LENGTHS.into_iter().zip(places.clone()).collect();

@@ -119,13 +119,6 @@ impl GaussianMechanism {
         Ok(Self { noise_std, scale, grid: Grid::new(noise_std, scale) })
     }
 
-    /// Returns the mechanism of a step whose independent part has `unit` times the deviation.
-    #[cfg(test)]
-    pub(super) fn with_unit(self, unit: f64) -> Self {
-        let std = unit * self.noise_std;
-        Self { noise_std: std, grid: Grid::new(std, self.scale), ..self }
-    }
-
     /// Returns the standard deviation of the noise on the sums, before scaling.
     pub fn noise_std(&self) -> f64 {
         self.noise_std

@@ -3,7 +3,7 @@
 use burn_dp_accountant::correlated_noise::{NoiseRecipe, Noising, Strategy, StrategyMatrix};
 
 /// One step: the correlated value is `v = z + Σ factor · slot`, where `z` is the independent
-/// standard normal value of the step; `unit · v` is added to the sum.
+/// standard normal value of the step; [`unit`](Recurrences::unit)` · v` is added to the sum.
 ///
 /// # Privacy
 ///
@@ -16,8 +16,6 @@ pub(super) struct Recurrence {
     pub(super) read: Vec<(usize, f64)>,
     /// The slots that change.
     pub(super) write: Vec<Write>,
-    /// Standard deviation of the independent part, as a multiple of the run's.
-    pub(super) unit: f64,
 }
 
 /// The new value of a slot: `keep · slot + correlated · v + fresh · z`.
@@ -46,7 +44,6 @@ impl Write {
 pub(super) struct Recurrences {
     noising: Noising,
     slots: usize,
-    rounding_gain: f64,
 }
 
 impl Recurrences {
@@ -62,13 +59,7 @@ impl Recurrences {
             NoiseRecipe::Tree => (u64::BITS - strategy.steps().leading_zeros()) as usize,
             NoiseRecipe::Rows { rows } => rows.len().saturating_sub(1),
         };
-        Self { noising, slots, rounding_gain: rounding_gain(strategy) }
-    }
-
-    /// Returns how much more than independent noise a run loses to rounding; see
-    /// [`rounding_gain`].
-    pub(super) fn rounding_gain(&self) -> f64 {
-        self.rounding_gain
+        Self { noising, slots }
     }
 
     /// Returns the number of values that are kept for each value of the model.
@@ -85,29 +76,37 @@ impl Recurrences {
         )
     }
 
+    /// Returns the standard deviation of the independent part of `step`, as a multiple of the run's
+    /// deviation.
+    pub(super) fn unit(&self, step: u64) -> f64 {
+        let factor = self.noising.factor(step);
+        match self.noising.recipe() {
+            NoiseRecipe::Convolution { coefficients } => coefficients[0] * factor,
+            NoiseRecipe::Recursion { coefficients } => factor / coefficients[0],
+            NoiseRecipe::Rows { rows } => rows[step as usize][step as usize].abs() * factor,
+            NoiseRecipe::Independent | NoiseRecipe::Buffers { .. } | NoiseRecipe::Tree => factor,
+        }
+    }
+
     /// Returns the recurrence of `step`.
     pub(super) fn step(&self, step: u64) -> Recurrence {
-        let factor = self.noising.factor(step);
-        let independent = Recurrence { read: Vec::new(), write: Vec::new(), unit: factor };
         let kept = self.slots as u64;
         // The value of `age` steps ago, while it is kept.
         let slot = |age: u64| ((step - age) % kept) as usize;
         let ages = || (1..=kept.min(step)).zip(1usize..);
         match self.noising.recipe() {
-            NoiseRecipe::Independent => independent,
+            NoiseRecipe::Independent => Recurrence::default(),
             NoiseRecipe::Convolution { coefficients } => Recurrence {
                 read: ages()
                     .map(|(age, index)| (slot(age), coefficients[index] / coefficients[0]))
                     .collect(),
                 write: (0..kept.min(1)).map(|_| Write::independent(slot(0))).collect(),
-                unit: coefficients[0] * factor,
             },
             NoiseRecipe::Recursion { coefficients } => Recurrence {
                 read: ages()
                     .map(|(age, index)| (slot(age), -coefficients[index] / coefficients[0]))
                     .collect(),
                 write: (0..kept.min(1)).map(|_| Write::correlated(slot(0))).collect(),
-                unit: factor / coefficients[0],
             },
             NoiseRecipe::Buffers { theta, omega } => Recurrence {
                 read: omega.iter().map(|weight| -weight).enumerate().collect(),
@@ -116,7 +115,6 @@ impl Recurrences {
                     .enumerate()
                     .map(|(slot, &keep)| Write { keep, ..Write::correlated(slot) })
                     .collect(),
-                ..independent
             },
             NoiseRecipe::Tree => {
                 // Of each size below the node of this step, one node ends.
@@ -125,22 +123,20 @@ impl Recurrences {
                 Recurrence {
                     read: finished.map(|earlier| (size(earlier), -1.0)).collect(),
                     write: vec![Write::independent(size(step))],
-                    ..independent
                 }
             }
             NoiseRecipe::Rows { rows } => {
                 let (row, diagonal) = (&rows[step as usize], |step: usize| rows[step][step]);
                 // The sign of a column belongs to its `z`, which is symmetric.
-                let unit = diagonal(step as usize).abs();
+                let own = diagonal(step as usize).abs();
                 let earlier = row[..row.len() - 1].iter().enumerate();
-                let earlier = earlier.map(|(slot, d)| (slot, d * diagonal(slot).signum() / unit));
+                let earlier = earlier.map(|(slot, d)| (slot, d * diagonal(slot).signum() / own));
                 Recurrence {
                     read: earlier.rev().collect(),
                     write: (step < kept)
                         .then(|| Write::independent(step as usize))
                         .into_iter()
                         .collect(),
-                    unit: unit * factor,
                 }
             }
         }
@@ -157,7 +153,7 @@ impl Recurrences {
 /// most `M e` more than in the mechanism without rounding, where each of the d·T entries of e is at
 /// most 4. So they differ by at most `4 √(d T) ‖M‖` more; 4 √T ‖M‖ is returned, over the smallest
 /// sensitivity that C can have, which is the smallest entry of its diagonal.
-fn rounding_gain(strategy: &Strategy) -> f64 {
+pub(super) fn rounding_gain(strategy: &Strategy) -> f64 {
     let norm = match (strategy.coefficients(), strategy.matrix()) {
         // Of a Toeplitz matrix, the sum of its coefficients.
         (Some(c), _) => c.iter().map(|c| c.abs()).sum::<f64>() / c[0],
@@ -210,7 +206,7 @@ mod tests {
                     let kept = if write.keep == 0.0 { 0.0 } else { write.keep * slots[write.slot] };
                     slots[write.slot] = kept + write.correlated * v + write.fresh * z;
                 }
-                let (found, expected) = (recurrence.unit * v, stream.next(z));
+                let (found, expected) = (recurrences.unit(step) * v, stream.next(z));
                 assert!((found - expected).abs() < 1e-12, "{strategy} {step}: {found} {expected}");
             }
         }
@@ -270,7 +266,7 @@ mod tests {
                 norm = length(&x).sqrt();
             }
             let least = 4.0 * (STEPS as f64).sqrt() * norm / strategy.smallest_diagonal();
-            let gain = recurrences.rounding_gain();
+            let gain = rounding_gain(&strategy);
             assert!(gain >= 0.999_999 * least, "{strategy}: {gain} {least}");
             assert!(gain < 4.0 * least, "{strategy}: {gain} {least}");
         }
