@@ -60,10 +60,10 @@ macro_rules! track_place {
 pub(crate) enum Value<'a> {
     /// A parameter, buffer or running state.
     Float(ParameterRef<'a>),
-    /// `[num_values]`, without autodiff.
-    Int(Tensor<1, Int>),
-    /// `[num_values]`, without autodiff.
-    Bool(Tensor<1, Bool>),
+    /// Returns `[num_values]`, without autodiff.
+    Int(&'a dyn Fn() -> Tensor<1, Int>),
+    /// Returns `[num_values]`, without autodiff.
+    Bool(&'a dyn Fn() -> Tensor<1, Bool>),
     Flag(&'a Param<Flag>),
 }
 
@@ -244,11 +244,11 @@ impl ModuleVisitor for Walk<&mut Visit<'_>> {
     }
 
     fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
-        (self.call)(&self.place, Value::Int(flatten(param.val().inner())));
+        (self.call)(&self.place, Value::Int(&|| flatten(param.val().inner())));
     }
 
     fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
-        (self.call)(&self.place, Value::Bool(flatten(param.val().inner())));
+        (self.call)(&self.place, Value::Bool(&|| flatten(param.val().inner())));
     }
 
     fn visit_flag(&mut self, flag: &Param<Flag>) {

@@ -131,8 +131,8 @@ async fn collect<M: Module>(model: &M, packed: bool) -> Result<Values, DpError> 
                 return;
             }
             Value::Float(parameter) => Stored::Float(parameter.value.flat()),
-            Value::Int(values) => Stored::Int(values),
-            Value::Bool(values) => Stored::Bool(values),
+            Value::Int(values) => Stored::Int(values()),
+            Value::Bool(values) => Stored::Bool(values()),
             Value::Flag(_) => return,
         };
         found.insert(place.path(), stored);
