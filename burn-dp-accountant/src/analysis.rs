@@ -10,7 +10,7 @@ use crate::exact::{Effort, ExactAccountant};
 use crate::gdp::gaussian_bracket;
 use crate::math::logarithms::ln_add_exp;
 use crate::monte_carlo::Simulation;
-use crate::pld::PldAccountant;
+use crate::pld::{PldAccountant, pairs_with_searches};
 use crate::rdp::RdpAccountant;
 use crate::relation::NeighboringRelation;
 use crate::rounded::Rounded;
@@ -22,6 +22,9 @@ const LARGEST_QUICK_SHIFT: f64 = 20.0;
 const LARGEST_LAPLACE_SHIFT: f64 = 1e3;
 /// ε above which the width of a bracket has no practical meaning.
 const MEANINGLESS_EPSILON: f64 = 1e3;
+
+/// δ below which the bounds of searches end.
+const LEAST_DELTA_OF_SEARCHES: f64 = 1e-11;
 
 /// Returns ε at `delta` of `events`.
 ///
@@ -38,7 +41,7 @@ pub(crate) fn epsilon_of_events<'a>(
     if events.is_empty() {
         return Ok(Epsilon::zero(delta));
     }
-    let pairs = match dominating_pairs_of(events.iter().copied(), relation) {
+    let pairs = match pairs_with_searches(events.iter().copied(), relation) {
         Ok(pairs) => pairs,
         Err(AccountantError::Unsupported { .. }) => {
             return RdpAccountant::new(events, relation)?.epsilon(delta);
@@ -62,9 +65,12 @@ pub(crate) fn epsilon_of_events<'a>(
         return Ok(answer);
     }
     let mut answer = PldAccountant::of(pairs.clone()).epsilon(delta)?;
-    // The Rényi bound may be the better upper end if the bracket was not narrowed.
+    // The Rényi bound may be the better upper end if the bracket was not narrowed. For searches it
+    // takes far longer, and is better only below the smallest δ of their table.
+    let searches = pairs.parts.iter().any(|(pair, _)| matches!(pair, Pair::Bounded(_)));
     if pairs.infinite.is_none()
         && !answer.notes.is_empty()
+        && (!searches || delta < LEAST_DELTA_OF_SEARCHES || answer.upper.is_infinite())
         && let Ok(rdp) = rdp()
         && rdp.upper < answer.upper
     {

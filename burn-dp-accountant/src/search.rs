@@ -34,9 +34,12 @@
 //!
 //! # References
 //!
-//! "Hyperparameter Tuning with Rényi Differential Privacy", Papernot and Steinke 2022.
+//! - "Hyperparameter Tuning with Rényi Differential Privacy", Papernot and Steinke 2022: the
+//!   distributions of the number of runs, and the Rényi bounds.
+//! - "Privacy Profiles for Private Selection", Koskela, Redberg, Wang 2024: a bound from the δ of
+//!   one run. The bound here is tighter; its proof is in `pld/selection.rs`.
 
-use crate::accountant::Accountant;
+use crate::analysis::epsilon_of_events;
 use crate::budget::Budget;
 use crate::calibration::Calibration;
 use crate::domain::check_count;
@@ -44,7 +47,6 @@ use crate::epsilon::Epsilon;
 use crate::error::AccountantError;
 use crate::event::{DpEvent, RunCount};
 use crate::ledger::{LedgerHeader, PrivacyLedger};
-use crate::rdp::RdpAccountant;
 use crate::relation::NeighboringRelation;
 
 /// Relative tolerance of the calibrated noise.
@@ -134,7 +136,7 @@ impl PrivateSearch {
         relation: NeighboringRelation,
         delta: f64,
     ) -> Result<Epsilon, AccountantError> {
-        RdpAccountant::new([(&self.event(), 1)], relation)?.epsilon(delta)
+        epsilon_of_events([(&self.event(), 1)], relation, delta)
     }
 
     /// Draws the number of runs with entropy from the operating system. Draw it once and keep it

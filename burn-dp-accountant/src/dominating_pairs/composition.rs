@@ -61,7 +61,7 @@ impl DominatingPairs {
     }
 
     /// Adds `count` repetitions of a pair.
-    pub(super) fn push(&mut self, pair: Pair, count: u64) {
+    pub(crate) fn push(&mut self, pair: Pair, count: u64) {
         if count == 0 {
             return;
         }

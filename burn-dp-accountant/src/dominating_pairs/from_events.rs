@@ -190,7 +190,7 @@ fn add_part(
         DpEvent::RepeatAndSelect { .. } => {
             return Err(AccountantError::unsupported(
                 event.to_string(),
-                "repeat-and-select is analyzed by its Rényi divergence; use RdpAccountant",
+                "only PldAccountant and RdpAccountant analyze repeat-and-select",
             ));
         }
     }

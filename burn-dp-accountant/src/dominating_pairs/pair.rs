@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::allocation::Allocation;
+use super::loss_table::LossTable;
 
 /// A pair of distributions `(P, Q)` that dominates a mechanism: at every ε its hockey-stick
 /// divergence is not below the divergence of the mechanism between any two neighboring data sets.
@@ -53,6 +54,8 @@ pub(crate) enum Pair {
     Line { components: Arc<[(f64, f64)]> },
     /// Gaussian noise, where the unit takes part in one of several steps.
     Allocated(Allocation),
+    /// A symmetric pair that is known by upper bounds on its δ.
+    Bounded(LossTable),
 }
 
 impl Pair {

@@ -94,6 +94,13 @@ impl Shape {
                     ..Self::default()
                 }
             }
+            Pair::Bounded(ref table) => Self {
+                worse: table.atoms().to_vec(),
+                // Nothing is known from below: the distributions may be equal.
+                better: vec![(0.0, 1.0)],
+                infinite: table.infinite(),
+                ..Self::default()
+            },
             Pair::Mixture { ref components, .. } => {
                 let mut shape = Self::default();
                 for (weight, pair) in components {

@@ -1,6 +1,7 @@
 //! Special functions to full double precision, accurate sums, minimization, sides of bounds.
 
 pub(crate) mod complex;
+pub(crate) mod envelope;
 pub(crate) mod gaussian_dp;
 pub(crate) mod logarithms;
 pub(crate) mod minimization;

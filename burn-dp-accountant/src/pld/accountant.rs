@@ -5,9 +5,10 @@ use super::bracket;
 use super::delta;
 use super::grid_settings::GridSettings;
 use super::profile::profile;
+use super::selection::pairs_with_searches;
 use crate::accountant::Accountant;
 use crate::domain::{check_delta, check_epsilon};
-use crate::dominating_pairs::{DominatingPairs, dominating_pairs_of};
+use crate::dominating_pairs::DominatingPairs;
 use crate::epsilon::{DeltaBracket, Epsilon, Method};
 use crate::error::AccountantError;
 use crate::event::DpEvent;
@@ -19,6 +20,9 @@ use crate::relation::NeighboringRelation;
 /// The bracket encloses the errors of the grid, of the truncation, of wrap-around, and of the
 /// rounding of the transform. The grid is refined until the bracket is narrow enough, within limits
 /// on memory and time. If these are not sufficient, a note says so and the bracket stays valid.
+///
+/// A search over runs ([`DpEvent::RepeatAndSelect`]) has an upper bound from the δ of one run, and no
+/// lower bound.
 ///
 /// # References
 ///
@@ -106,7 +110,7 @@ impl Accountant for PldAccountant {
         events: impl IntoIterator<Item = (&'a DpEvent, u64)>,
         relation: NeighboringRelation,
     ) -> Result<Self, AccountantError> {
-        Ok(Self::of(dominating_pairs_of(events, relation)?))
+        Ok(Self::of(pairs_with_searches(events, relation)?))
     }
 
     /// Returns ε at `delta`: `upper` is rounded up, `lower` is rounded down, and the estimate is

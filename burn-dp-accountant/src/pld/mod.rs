@@ -3,7 +3,8 @@
 //! Lattices of single releases ([`crate::lattice`]) are composed in two ways: as sums over the
 //! frequencies of their transforms (`spectrum`, for one ε) and over a whole window (`window`, for
 //! curves). `bracket` and `delta` refine the grid until the bracket is narrow enough. Where the
-//! bracket of ε stays wide, atoms at free positions are also composed (`squaring`).
+//! bracket of ε stays wide, atoms at free positions are also composed (`squaring`). `selection` turns
+//! the δ of one run into the δ of a private search over runs.
 
 mod accountant;
 mod bounds;
@@ -17,6 +18,7 @@ mod heavy_masses;
 mod powers;
 mod profile;
 mod rotation;
+mod selection;
 mod spectrum;
 mod squaring;
 mod tabulated;
@@ -27,3 +29,4 @@ mod window;
 
 pub use accountant::PldAccountant;
 pub(crate) use delta::delta_when_added;
+pub(crate) use selection::pairs_with_searches;

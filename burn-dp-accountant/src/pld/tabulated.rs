@@ -19,13 +19,22 @@ pub(super) struct Tabulated {
 impl Tabulated {
     /// Returns the release if the events are one table, without total variation.
     pub(super) fn of(pairs: &DominatingPairs, direction: Direction) -> Option<Self> {
-        let [(Pair::Allocated(allocation), 1)] = &pairs.parts[..] else { return None };
         if pairs.total_variation > 0.0 {
             return None;
         }
-        let upper = allocation.upper(direction, TAIL);
-        let lower = allocation.lower(direction, TAIL);
-        Some(Self { upper: upper.atoms, lower, infinite: upper.infinite })
+        match &pairs.parts[..] {
+            [(Pair::Allocated(allocation), 1)] => {
+                let upper = allocation.upper(direction, TAIL);
+                let lower = allocation.lower(direction, TAIL);
+                Some(Self { upper: upper.atoms, lower, infinite: upper.infinite })
+            }
+            [(Pair::Bounded(table), 1)] => Some(Self {
+                upper: table.atoms().to_vec(),
+                lower: Vec::new(),
+                infinite: table.infinite(),
+            }),
+            _ => None,
+        }
     }
 
     /// Returns bounds on δ at `epsilon`.

@@ -16,6 +16,8 @@ pub(super) fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
         },
         // Fixed-size sampling has its own bound; other mixtures have none.
         Pair::Symmetrized { .. } => f64::INFINITY,
+        // Bounds on δ that are positive at every ε have no Rényi divergence.
+        Pair::Bounded(_) => f64::INFINITY,
         Pair::Laplace { mu } => rdp_laplace(mu, order),
         // Quasi-convexity: mixing in the other distribution never increases the divergence.
         Pair::SampledLaplace { mu, .. } => rdp_laplace(mu, order),

@@ -66,9 +66,8 @@ pub struct SamplingOptions {
     /// How the examples, or the users, of a step are drawn [default: poisson].
     #[arg(long, value_enum)]
     pub sampling: Option<SamplingName>,
-    /// With --sampling truncated-poisson: maximum number of examples, or users, in a step. In
-    /// `cargo xtask tune` it must be reached with a probability of at least 1e-60 [default: eight
-    /// standard deviations above the batch size].
+    /// With --sampling truncated-poisson: maximum number of examples, or users, in a step
+    /// [default: eight standard deviations above the batch size].
     #[arg(long, value_name = "N")]
     pub max_batch_size: Option<usize>,
     /// With --sampling cyclic-poisson: number of parts of the data [default: 8].

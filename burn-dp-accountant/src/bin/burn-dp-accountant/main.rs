@@ -5,6 +5,7 @@ mod commands;
 mod correlated;
 mod output;
 mod plot;
+mod private_search;
 mod sampler;
 mod samplers;
 mod strategy_options;

@@ -587,3 +587,27 @@ fn two_ledgers_are_compared_at_each_delta() {
     let text = output(&format!("compare {weak} {strong} --delta 1e-5")).unwrap();
     assert!(text.contains("the second is stronger"), "{text}");
 }
+
+#[test]
+fn a_search_over_runs_costs_more_than_a_run_and_less_than_all() {
+    let run = "epsilon --q 0.01 --sigma 1 --steps 1000 --delta 1e-5 --json";
+    let upper = |options: &str| json(&format!("{run} {options}"))["epsilon"].as_f64().unwrap();
+    let (one, search) = (upper(""), upper("--runs geometric --mean-runs 20"));
+    // dp_accounting 0.6.0 (row p021 of hyper_parameter_search.json) has 4.4807.
+    assert!(one < search && search < 3.01, "{one} {search}");
+    let renyi = upper("--runs geometric --mean-runs 20 --accountant rdp");
+    assert!(renyi > 1.4 * search && renyi < 4.481, "{renyi}");
+    assert_eq!(upper("--runs negative-binomial --shape 1 --mean-runs 20"), search);
+    let bins = "epsilon --sampler balls-in-bins --bins 50 --epochs 2 --sigma 2 --delta 1e-5 --json";
+    let bins = json(&format!("{bins} --runs poisson --mean-runs 3"));
+    assert!(bins["lower"].as_f64() == Some(0.0) && bins["epsilon"].as_f64().unwrap() > 0.5);
+    for (options, name) in [
+        ("--runs negative-binomial --mean-runs 3", "--shape is needed"),
+        ("--runs poisson --mean-runs 3 --shape 1", "--shape belongs to --runs negative-binomial"),
+        ("--runs geometric --mean-runs 0.5", "mean must be at least 1"),
+        ("--runs negative-binomial --mean-runs 3 --shape -1", "shape must be larger than -1"),
+    ] {
+        let error = refusal(&format!("{run} {options}"));
+        assert!(error.contains(name), "{options}: {error}");
+    }
+}

@@ -9,6 +9,7 @@ use burn_dp_accountant::{
 use clap::Args;
 
 use crate::output::invalid;
+use crate::private_search::SearchOptions;
 use crate::sampler::SamplerOptions;
 use crate::samplers::{Relation, Sampler};
 
@@ -37,6 +38,8 @@ pub(crate) struct Training {
     /// fixed-size, with-replacement, shuffled and shuffled-once, add-or-remove-one for the others.
     #[arg(long, value_enum)]
     relation: Option<Relation>,
+    #[command(flatten)]
+    search: SearchOptions,
 }
 
 /// The events of a training.
@@ -91,8 +94,8 @@ impl Training {
         }
         let relation = self.sampler.sampler.relation(self.relation)?.into();
         if self.sampler.sampler != Sampler::Poisson || self.sampler.has_batch_size() {
-            let one = self.one_segment()?;
-            return Ok(Events { events: vec![one], relation, ledger: None });
+            let events = self.search.of_runs(vec![self.one_segment()?])?;
+            return Ok(Events { events, relation, ledger: None });
         }
         self.sampler.refuse_foreign_options()?;
         let (q, sigma, steps) = (&self.sampling_probability, &self.noise_multiplier, &self.steps);
@@ -114,6 +117,7 @@ impl Training {
             event.validate()?;
             events.push((event, steps));
         }
+        let events = self.search.of_runs(events)?;
         Ok(Events { events, relation, ledger: None })
     }
 
