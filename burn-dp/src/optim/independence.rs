@@ -193,7 +193,16 @@ impl IndependenceTests {
 
     /// Returns the result for the whole run.
     pub(crate) fn found(&self) -> Independence {
-        match self.seen() {
+        Self::result(self.seen())
+    }
+
+    /// Returns the result for a run with other steps, of which nothing is known.
+    pub(crate) fn found_beside_lost_steps(&self) -> Independence {
+        Self::result(SeenIndependence { batches: true, losses: true, ..self.seen() })
+    }
+
+    fn result(seen: SeenIndependence) -> Independence {
+        match seen {
             SeenIndependence { batches: false, units: true, .. } => Independence::ByConstruction,
             SeenIndependence { losses: false, values: Some(step), .. } => {
                 Independence::ByValue { step }

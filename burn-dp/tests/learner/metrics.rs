@@ -15,9 +15,10 @@ use burn::train::metric::{
 use burn::train::{Interrupter, Learner};
 use burn_dp::clipping::{GroupedClipping, NoiseSplit, QuantileClipping};
 use burn_dp::model::ParameterGroups;
-use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
 use burn_dp::sampling::DistinctRecords;
 use burn_dp::train::{PrivateTrainingConfig, StepRelease};
+use burn_dp_accountant::correlated_noise::Strategy;
 use burn_dp_accountant::{Budget, DpEvent, PrivacyLedger};
 
 use crate::fixture::*;
@@ -104,6 +105,34 @@ fn within_a_block_the_epsilon_of_its_end_is_shown() {
     };
     let shown = logged(folder.path(), EPSILON, 1);
     assert_eq!(shown, [after(3), after(3), after(3), after(4)]);
+}
+
+#[test]
+fn with_correlated_noise_a_block_is_the_continuation_of_the_steps_before_it() {
+    // The noise of every step is in all later ones, so steps of a run cost more than a new run.
+    let strategy = Strategy::optimal_toeplitz(STEPS).unwrap();
+    for scheme in [SamplingScheme::MinSeparation { separation: 2 }, SamplingScheme::ShuffledOnce] {
+        let plan = secret_plan().with_sampling(scheme).with_correlated_noise(strategy.clone());
+        let private = training_config().init(plan.init().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let seen = Ledgers::default();
+        let metric = private.epsilon_metric(1e-5).unwrap().with_interval(3);
+        let training = supervised(&private, folder.path())
+            .metric_train(seen.clone())
+            .metric_train_numeric(metric);
+        training.launch(learner(&private));
+        let ledgers = seen.0.lock().unwrap();
+        let spent: Vec<f64> =
+            ledgers.iter().map(|ledger| ledger.epsilon(1e-5).unwrap().upper).collect();
+        let shown: Vec<f64> =
+            (1..=3).flat_map(|epoch| logged(folder.path(), EPSILON, epoch)).collect();
+        let per_epoch = spent.len() / 3;
+        for (step, shown) in shown.iter().enumerate() {
+            let end =
+                (step - step % per_epoch % 3 + 2).min(step - step % per_epoch + per_epoch - 1);
+            assert_eq!(*shown, spent[end], "{scheme:?} {step}: {shown:?} {spent:?}");
+        }
+    }
 }
 
 /// The event in the seventh step.

@@ -122,6 +122,57 @@ fn an_older_record_gives_no_budget_back() {
 }
 
 #[test]
+fn lost_steps_take_back_what_was_known_of_the_others() {
+    /// Steps whose losses the library computes, and so compares by value.
+    fn tested(optim: &mut DpOptimizer, mut model: Net, steps: usize) -> Net {
+        let rest = batches(optim.plan()).skip_to(optim.next_step()).unwrap();
+        for batch in rest.take(steps) {
+            let batch = batch.unwrap();
+            optim.backward_batch(&model, &batch, 7, Net::losses).unwrap();
+            model = optim.step(0.1, model, batch).unwrap();
+        }
+        model
+    }
+    let folder = crate::fixtures::run_folder();
+    let mut optim = optimizer().with_release_log(folder.path().join("releases.log")).unwrap();
+    let model = tested(&mut optim, Net::new(), 2);
+    let facts = |optim: &DpOptimizer| {
+        let statement = optim.statement(&[1e-5]).unwrap();
+        let facts = ["independence_of_examples", "identity_of_records", "lost_steps"];
+        let facts = facts.map(|name| statement.facts.get(name).cloned().unwrap_or_default());
+        let sentence = |line: &String| line.starts_with("How the lost steps were computed");
+        assert_eq!(statement.not_covered.iter().any(sentence), !facts[2].is_empty());
+        facts
+    };
+    let [found, identity, lost] = facts(&optim);
+    assert_eq!(lost, "");
+    let weaker = [
+        "checked by gradient alone on the first batches, not by value",
+        "not checked",
+        "2 released by a process that did not save them",
+    ];
+    assert_eq!(found, "checked by value on some batches");
+    assert_ne!(identity, weaker[1]);
+    let record = optim.to_record().unwrap();
+    tested(&mut optim, model.clone(), 2);
+    drop(optim);
+
+    let mut optim = optimizer().load_record(record.clone()).unwrap();
+    assert_eq!(facts(&optim), weaker);
+    // Repeated, they are known again.
+    tested(&mut optim, model.clone(), 2);
+    assert_eq!(facts(&optim), [found, identity, lost]);
+    drop(optim);
+
+    let mut optim = optimizer().load_record(record.skip_lost_steps()).unwrap();
+    assert_eq!(facts(&optim), weaker);
+    tested(&mut optim, model, 1);
+    let record = optim.to_record().unwrap();
+    drop(optim);
+    assert_eq!(facts(&optimizer().load_record(record).unwrap()), weaker);
+}
+
+#[test]
 fn a_record_of_an_exhausted_run_is_exhausted() {
     let folder = crate::fixtures::run_folder();
     let log = folder.path().join("log");

@@ -132,6 +132,7 @@ impl ClipTask {
         if model.devices().iter().any(crate::remote::is_remote) {
             engine.note(REMOTE_DEVICES, "they receive examples, parameters and gradients");
         }
+        engine.note_options_of_passes();
         let thresholds = engine.thresholds()?;
         Ok(Self {
             buffers: engine.buffers.clone(),

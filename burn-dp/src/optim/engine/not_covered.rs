@@ -11,8 +11,14 @@ pub(super) const REMOTE_DEVICES: &str = "remote_devices";
 /// Name of the fact that passes are in another precision than the parameters.
 pub(super) const PRECISION: &str = "precision_of_passes";
 
+/// Name of the fact that several augmented copies of an example are averaged.
+pub(super) const MULTIPLICITY: &str = "augmentation_multiplicity";
+
+/// Name of the fact that steps were released and not saved.
+pub(super) const LOST_STEPS: &str = "lost_steps";
+
 /// The meaning of some facts.
-const FACTS: [(&str, &str); 3] = [
+const FACTS: [(&str, &str); 4] = [
     (
         PRODUCTS,
         "The rounding of products in TF32: the device chooses kernels by the shape of a physical \
@@ -25,6 +31,11 @@ const FACTS: [(&str, &str); 3] = [
         "The rounding of passes in less than single precision: a test by value allows for it, so \
          in half precision it finds only a dependence between examples that changes a loss by \
          about its own size.",
+    ),
+    (
+        LOST_STEPS,
+        "How the lost steps were computed: they are in the ledger, but what was tested and noted \
+         of them ended with their process.",
     ),
     (
         REMOTE_DEVICES,

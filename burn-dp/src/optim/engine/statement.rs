@@ -1,5 +1,7 @@
 //! The privacy statement of a run.
 
+use std::collections::BTreeMap;
+
 use burn_dp_accountant::PrivacyStatement;
 
 use super::{PrivacyEngine, not_covered};
@@ -7,6 +9,7 @@ use crate::DpError;
 use crate::model::precision_name;
 use crate::optim::independence::Independence;
 use crate::optim::releases::{KeyStorage, Lock};
+use crate::sampling::RecordIdentity;
 
 /// How a file protects the key from other users.
 const KEY_IN_FILE: &str = match cfg!(windows) {
@@ -20,7 +23,11 @@ impl PrivacyEngine {
         deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
         let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
         statement.facts.extend(self.facts.clone());
-        let independence = self.independence.found();
+        let lost = self.lost_steps();
+        let independence = match lost {
+            0 => self.independence.found(),
+            _ => self.independence.found_beside_lost_steps(),
+        };
         statement.facts.insert("independence_of_examples".into(), independence.to_string());
         statement.not_covered.push(independence.not_covered().into());
         if self.independence.had_units() && independence != Independence::ByConstruction {
@@ -28,18 +35,16 @@ impl PrivacyEngine {
         }
         statement.not_covered.extend(not_covered::sentences());
         self.describe_storage(&mut statement)?;
-        if let Some(identity) = self.identity {
+        if lost > 0 {
+            let released = format!("{lost} released by a process that did not save them");
+            statement.facts.insert(not_covered::LOST_STEPS.into(), released);
+        }
+        let identity = if lost > 0 { Some(RecordIdentity::NotChecked) } else { self.identity };
+        if let Some(identity) = identity {
             statement.facts.insert("identity_of_records".into(), identity.to_string());
             statement.not_covered.push(identity.not_covered().into());
         }
-        if self.backward.group_size() > 1 {
-            let copies = self.backward.group_size().to_string();
-            statement.facts.insert("augmentation_multiplicity".into(), copies);
-        }
-        if let Some(precision) = self.precision {
-            let fact = not_covered::PRECISION.into();
-            statement.facts.insert(fact, precision_name(precision));
-        }
+        self.options_of_passes(&mut statement.facts);
         statement.not_covered.extend(not_covered::of_facts(&statement.facts));
         if let Some(sparsifier) = &self.sparsifier {
             statement.facts.insert("sparsification".into(), sparsifier.to_string());
@@ -48,6 +53,32 @@ impl PrivacyEngine {
             statement.facts.insert("weight_average".into(), average.to_string());
         }
         Ok(statement)
+    }
+
+    /// Returns the number of released steps of which only the events are known: the process that
+    /// released them saved nothing after them, and they were not repeated.
+    fn lost_steps(&self) -> u64 {
+        self.skipped + self.own_releases().saturating_sub(self.next_step)
+    }
+
+    /// Adds the options of the passes to the facts that a run has with other options.
+    fn options_of_passes(&self, facts: &mut BTreeMap<String, String>) {
+        let copies = self.backward.group_size();
+        let copies = (copies > 1).then(|| (not_covered::MULTIPLICITY, copies.to_string()));
+        let precision = self.precision.map(|p| (not_covered::PRECISION, precision_name(p)));
+        for (name, value) in copies.into_iter().chain(precision) {
+            let known = facts.entry(name.into()).or_default();
+            if !known.split("; ").any(|other| other == value) {
+                *known = if known.is_empty() { value } else { format!("{known}; {value}") };
+            }
+        }
+    }
+
+    /// Notes the options of a pass, for the statement of a run that is resumed with others.
+    pub(super) fn note_options_of_passes(&mut self) {
+        let mut facts = std::mem::take(&mut self.facts);
+        self.options_of_passes(&mut facts);
+        self.facts = facts;
     }
 
     /// Adds the location of the run's key, and whether other processes are locked out of the run.

@@ -103,6 +103,34 @@ fn the_statement_names_the_precision_of_the_passes() {
 }
 
 #[test]
+fn a_run_that_is_resumed_in_another_precision_has_both_in_its_statement() {
+    let folder = tempfile::tempdir().unwrap();
+    let step = |mut optim: DpOptimizer| {
+        let draw = optim.plan().sampler().unwrap().draw(optim.next_step()).unwrap();
+        let net = net();
+        let losses = |net: &Net, units: Vec<usize>| net.losses(&units);
+        optim.backward(&net, &draw, losses).unwrap();
+        optim.step(0.1, net, draw).unwrap();
+        optim
+    };
+    let begun = optimizer().with_precision(FloatDType::BF16);
+    let begun = step(begun.with_release_log(folder.path().join("releases.log")).unwrap());
+    let record = begun.to_record().unwrap();
+    drop(begun);
+    for (other, expected) in [(None, "bf16"), (Some(FloatDType::F16), "bf16; f16")] {
+        let mut optim = optimizer();
+        if let Some(other) = other {
+            optim = optim.with_precision(other);
+        }
+        let resumed = optim.load_record(record.clone()).unwrap();
+        let statement = resumed.statement(&[1e-3]).unwrap();
+        assert_eq!(statement.facts["precision_of_passes"], expected);
+        let sentence = "passes in less than single precision";
+        assert!(statement.not_covered.iter().any(|line| line.contains(sentence)));
+    }
+}
+
+#[test]
 fn a_resumed_run_keeps_the_precision_of_its_passes() {
     let folder = tempfile::tempdir().unwrap();
     let optimizer = || optimizer().with_precision(FloatDType::BF16);

@@ -71,8 +71,10 @@ impl EpsilonMetric {
             return None;
         }
         self.block_end = Some(end);
-        let (event, _) = events.last()?;
-        let ledger = ledger_at(release, event, end - releases);
+        let (event, count) = events.last()?;
+        // With correlated noise, the next step continues the run of the last ones.
+        let next = event.advanced(*count);
+        let ledger = ledger_at(release, &next, end - releases);
         Some(upper(ledger.and_then(|ledger| ledger.epsilon(self.delta))))
     }
 
@@ -100,7 +102,7 @@ impl EpsilonMetric {
     }
 }
 
-/// Returns the ledger after up to `steps` more steps: as many as the budget allows.
+/// Returns the ledger after up to `steps` more steps of `event`: as many as the budget allows.
 fn ledger_at(
     release: &StepRelease,
     event: &DpEvent,
