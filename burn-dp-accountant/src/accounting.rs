@@ -168,5 +168,6 @@
 //! and meets the budget.
 //!
 //! A hyperparameter search on private data is itself a release; see the module
-//! [`search`](crate::search). The best of several runs must not be reported as one run.
+//! [`search`](crate::search). The best of several runs must not be reported as one run:
+//! [`PrivacyStatement::from_runs`](crate::PrivacyStatement::from_runs) counts all of them.
 //! [`RunPlan`](crate::RunPlan) plans a large run from small ones.

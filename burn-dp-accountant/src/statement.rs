@@ -90,6 +90,49 @@ impl PrivacyStatement {
         })
     }
 
+    /// Creates the statement of several runs on the same data, for whoever sees all of their
+    /// results, or one that was chosen among them.
+    ///
+    /// The best of several runs must not be reported as one run: which one it is depends on the
+    /// results of all. Their number and settings must be fixed before the first run; where results
+    /// of one decide about the next, use a [`PrivacyFilter`](crate::PrivacyFilter). A random, secret
+    /// number of runs costs far less: see [`search`](crate::search).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AccountantError::InvalidArgument`] without ledgers, [`AccountantError::Mismatch`]
+    /// if their units or relations differ, and the errors of [`from_ledger`](Self::from_ledger).
+    pub fn from_runs(ledgers: &[PrivacyLedger], deltas: &[f64]) -> Result<Self, AccountantError> {
+        let [first, others @ ..] = ledgers else {
+            return Err(AccountantError::invalid("ledgers", "must contain at least one run"));
+        };
+        let mut all = first.clone();
+        others.iter().try_for_each(|other| all.merge(other))?;
+        let mut statement = Self::from_ledger(&all, deltas)?;
+        if others.is_empty() {
+            return Ok(statement);
+        }
+        for header in others.iter().map(PrivacyLedger::header) {
+            join(&mut statement.sampler, &header.sampler);
+            join(&mut statement.clipping, &header.clipping);
+            for (name, value) in &header.facts {
+                join(statement.facts.entry(name.clone()).or_default(), value);
+            }
+            for sentence in &header.not_covered {
+                if !statement.not_covered.contains(sentence) {
+                    statement.not_covered.push(sentence.clone());
+                }
+            }
+        }
+        statement.facts.insert("runs".into(), format!("{}, all counted", ledgers.len()));
+        statement.not_covered.push(
+            "Settings of a run, or whether it took place, that were chosen after results of \
+             another one were seen: epsilon is for runs that were fixed before the first one."
+                .into(),
+        );
+        Ok(statement)
+    }
+
     /// Adds the guarantee of `ledger`, which the statement was created from, for `units` units at
     /// once.
     ///
@@ -166,6 +209,15 @@ impl PrivacyStatement {
     }
 }
 
+/// Adds a description that is not there yet.
+fn join(text: &mut String, other: &str) {
+    if text.is_empty() {
+        *text = other.into();
+    } else if !other.is_empty() && text.split("; ").all(|known| known != other) {
+        *text = format!("{text}; {other}");
+    }
+}
+
 impl fmt::Display for PrivacyStatement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Privacy statement")?;
@@ -239,6 +291,36 @@ mod tests {
     use super::*;
     use crate::event::DpEvent;
     use crate::ledger::LedgerHeader;
+
+    #[test]
+    fn the_best_of_several_runs_costs_all_of_them() {
+        let run = |sigma: f64, clipping: &str| {
+            let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::ReplaceOne)
+                .with_clipping(clipping)
+                .with_fact("dataset_size", 100)
+                .with_not_covered(format!("what {clipping} leaves out"));
+            let mut ledger = PrivacyLedger::new(header);
+            ledger.record_many(&DpEvent::gaussian(sigma), 3).unwrap();
+            ledger
+        };
+        let runs = [run(8.0, "flat"), run(9.0, "automatic"), run(9.0, "flat")];
+        let statement = PrivacyStatement::from_runs(&runs, &[1e-5]).unwrap();
+        let one = PrivacyStatement::from_runs(&runs[..1], &[1e-5]).unwrap();
+        assert_eq!(one, PrivacyStatement::from_ledger(&runs[0], &[1e-5]).unwrap());
+        let mut all = runs[0].clone();
+        runs[1..].iter().for_each(|other| all.merge(other).unwrap());
+        assert_eq!(statement.epsilons[0], all.epsilon(1e-5).unwrap());
+        assert!(statement.epsilons[0].upper > 1.5 * one.epsilons[0].upper);
+        assert_eq!(statement.clipping, "flat; automatic");
+        assert_eq!(statement.facts["dataset_size"], "100");
+        assert_eq!(statement.facts["runs"], "3, all counted");
+        let covered = statement.not_covered.join(" ");
+        assert!(covered.contains("what automatic leaves out") && covered.contains("fixed before"));
+        let header = LedgerHeader::new(UnitOfPrivacy::User, NeighboringRelation::ReplaceOne);
+        let others = [runs[0].clone(), PrivacyLedger::new(header)];
+        assert!(PrivacyStatement::from_runs(&others, &[1e-5]).is_err());
+        assert!(PrivacyStatement::from_runs(&[], &[1e-5]).is_err());
+    }
 
     fn ledger() -> PrivacyLedger {
         let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne)

@@ -611,3 +611,36 @@ fn a_search_over_runs_costs_more_than_a_run_and_less_than_all() {
         assert!(error.contains(name), "{options}: {error}");
     }
 }
+
+#[test]
+fn the_best_of_several_runs_is_not_stated_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let write = |name: &str, sigma: f64| {
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
+        ledger.record(&DpEvent::gaussian(sigma)).unwrap();
+        ledger.save(file(name)).unwrap();
+    };
+    write("ledger.json", 4.0);
+    let (last, first, second) = (file("ledger.json"), file("ledger-1.json"), file("ledger-2.json"));
+    let upper = |arguments: &str| {
+        let statement = json(&format!("statement --json --delta 1e-5 {arguments}"));
+        statement["epsilons"][0]["upper"].as_f64().unwrap()
+    };
+    let one = upper(&format!("--ledger {last}"));
+    write("ledger-1.json", 5.0);
+    write("ledger-2.json", 6.0);
+    for given in ["", &format!("--ledger {first}")] {
+        let error = refusal(&format!("statement --ledger {last} {given}"));
+        assert!(error.contains("is one of 3 runs in its folder"), "{error}");
+        assert!(error.contains(&second) && error.contains("--single-run"), "{error}");
+    }
+    assert_eq!(upper(&format!("--single-run --ledger {last}")), one);
+    // An earlier run by itself has a number in its name.
+    assert!(upper(&format!("--ledger {first}")) < one);
+    let all = format!("--ledger {last} --ledger {first} --ledger {second}");
+    assert!(upper(&all) > 1.3 * one);
+    let error = refusal(&format!("statement {all} --group 2"));
+    assert!(error.contains("--group needs exactly one --ledger"), "{error}");
+}
