@@ -23,7 +23,6 @@ use super::individual::{self, IndividualSettings};
 use super::loading::{DataOptions, Loaded};
 use super::options::typed;
 use super::output::write_ledger;
-use super::sampling::SamplingName;
 use super::{
     AVERAGED_MODEL_FILE, EarlierLedgers, LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT,
     TRAINING_PLOT, TrainError, files,
@@ -333,7 +332,8 @@ mod tests {
         let mut one = PrivacyLedger::new(header);
         one.record(&plan.event_of_run().unwrap()).unwrap();
         let (.., whole) = search.released(&options, None).unwrap();
-        assert!(one.epsilon(1e-4).unwrap().upper < 0.8 * whole);
+        let one = one.epsilon(1e-4).unwrap().upper;
+        assert!(one < 0.9 * whole, "{one} {whole}");
     }
 
     #[test]
