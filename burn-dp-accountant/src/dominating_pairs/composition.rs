@@ -95,7 +95,11 @@ fn largest_loss_of(pair: &Pair, direction: Direction) -> f64 {
         Pair::Line { ref components } if direction == Direction::Add => {
             -components.iter().filter(|c| c.1 == 0.0).map(|c| c.0).sum::<f64>().ln()
         }
-        Pair::Laplace { mu } | Pair::SampledLaplace { mu, .. } => mu,
+        Pair::Laplace { mu } => mu,
+        Pair::SampledLaplace { q, mu } => match direction {
+            Direction::Remove => (q * mu.exp_m1()).ln_1p(),
+            Direction::Add => -(q * (-mu).exp_m1()).ln_1p(),
+        },
         Pair::RandomizedResponse { epsilon } => epsilon,
         Pair::Mixture { ref components, .. } => {
             components.iter().map(|(_, p)| largest_loss_of(p, direction)).fold(0.0, f64::max)

@@ -51,13 +51,18 @@ impl Discretized {
     }
 }
 
+/// Missing mass above which the quadrature failed; its proven error is far below.
+const LOST: f64 = 1e-8;
+
 /// Bound on the rounding of the sum of all masses.
 const SUM_ERROR: f64 = 8.0 * f64::EPSILON;
 
 /// Returns the number of grid points that a discretization needs, without allocating them.
 pub(crate) fn span(pair: &Pair, direction: Direction, width: f64, tail: f64) -> f64 {
     let (low, high) = range(&Shape::new(pair, direction, tail));
-    (high - low) / width + 4.0
+    let points = (high - low) / width + 4.0;
+    // A loss that is not a number fits into no grid.
+    if points.is_finite() { points } else { f64::INFINITY }
 }
 
 fn range(shape: &Shape) -> (f64, f64) {
@@ -122,7 +127,10 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     // The tails that the shape omits, on either side of each piece, become infinite losses, because
     // a piece can end anywhere among the others.
     let omitted = 2.0 * tail * shape.pieces.len() as f64;
-    let infinite = omitted + shape.infinite;
+    // A quadrature that lost more than its proven error says nothing about the rest.
+    let lost = 1.0 - omitted - total.value();
+    let lost = if shape.worse.is_empty() && lost > LOST { lost } else { 0.0 };
+    let infinite = omitted + shape.infinite + lost;
     let lattice = |mass| Lattice { offset, first, mass, error: MASS_ERROR };
     Discretized {
         pessimistic: lattice(pessimistic),

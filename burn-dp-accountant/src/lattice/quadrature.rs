@@ -36,6 +36,9 @@ const EXTENT_2: f64 = 3e-3;
 const EXTENT_3: f64 = 0.033;
 const EXTENT_5: f64 = 0.45;
 
+/// Distance from the mean up to which a normal density is a number.
+const FARTHEST: f64 = 35.0;
+
 /// Share of a mass that may be at the wrong one of two grid points, for few nodes and for five.
 const SPLIT_ERROR: f64 = 2e-9;
 const SPLIT_ERROR_5: f64 = 1.5e-7;
@@ -107,7 +110,12 @@ impl GridMasses {
         // magnifies.
         let position = |minus_one: f64| ((minus_one / q).ln_1p() + 0.5 * mu * mu) / mu;
         let length = self.width * ratio / (mu * shifted);
-        let extent = length * (2.0 + position(minus_one).abs() + length + 2.0 * mu);
+        let reach = position(minus_one).abs() + length;
+        // The density alone would underflow; the general rule has its product with the ratio.
+        if reach > FARTHEST {
+            return false;
+        }
+        let extent = length * (2.0 + reach + 2.0 * mu);
         let nodes: &[Node] = if extent < EXTENT_2 {
             &nodes.two
         } else if extent < EXTENT_3 {
@@ -132,14 +140,21 @@ impl GridMasses {
         true
     }
 
-    /// Adds a mass at a loss in a cell.
-    pub(super) fn add(&mut self, cell: i64, loss: f64, mass: f64) {
+    /// Adds a mass at a loss in a cell, and returns its index: the cell of the loss, if rounding put
+    /// the loss beyond the given one.
+    pub(super) fn add(&mut self, mut cell: i64, loss: f64, mass: f64) -> usize {
+        let cells = (loss - self.offset) / self.width;
+        if !(-1e-6..=1.0 + 1e-6).contains(&(cells - cell as f64)) {
+            let last = self.first + self.mass.len() as i64 - 2;
+            cell = (cells.floor() as i64).clamp(self.first, last);
+        }
         let i = (cell - self.first) as usize;
         let fall = (-(loss - self.offset - cell as f64 * self.width)).exp_m1();
         let up = (-fall / self.shrink).clamp(0.0, 1.0);
         self.mass[i] += mass * (1.0 - up);
         self.mass[i + 1] += mass * up;
         self.gap[i] += mass * (1.0 - up) * up / (self.growth * (1.0 + fall));
+        i
     }
 
     /// Adds a continuous piece, by quadrature between the positions of the grid points.
@@ -193,8 +208,8 @@ impl GridMasses {
                     let x = middle + half * node;
                     let loss = piece.loss(x);
                     let mass = half * weight * piece.density(x, loss);
-                    self.add(cell, sign * loss, mass);
-                    self.uncertain[(cell - self.first) as usize] += split_error * mass;
+                    let i = self.add(cell, sign * loss, mass);
+                    self.uncertain[i] += split_error * mass;
                 }
             }
             left = right;

@@ -156,7 +156,8 @@ impl Accountant for PldAccountant {
                 }
             }
         }
-        answer.estimate = if answer.upper.is_finite() && !self.pairs.loose {
+        let says_something = answer.lower > 0.0 || answer.notes.is_empty();
+        answer.estimate = if answer.upper.is_finite() && !self.pairs.loose && says_something {
             0.5 * (answer.lower + answer.upper)
         } else {
             answer.upper

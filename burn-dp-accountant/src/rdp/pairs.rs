@@ -5,6 +5,8 @@ use crate::math::logarithms::ln_add_exp;
 
 /// Returns an upper bound on the Rényi divergence of one pair, in the worse direction.
 pub(super) fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
+    // The divergence grows with the order; nearer to 1, the rounding of the moment would decide.
+    let order = order.max(1.0 + 1e-6);
     match *pair {
         Pair::Gaussian { mu } => 0.5 * order * mu * mu,
         // The direction "remove" is the larger one (Mironov, Talwar, Zhang 2019, Theorem 5).
@@ -20,7 +22,10 @@ pub(super) fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
         Pair::Bounded(_) => f64::INFINITY,
         Pair::Laplace { mu } => rdp_laplace(mu, order),
         // Quasi-convexity: mixing in the other distribution never increases the divergence.
-        Pair::SampledLaplace { mu, .. } => rdp_laplace(mu, order),
+        Pair::SampledLaplace { q, mu } => {
+            let largest = [(q * mu.exp_m1()).ln_1p(), -(q * (-mu).exp_m1()).ln_1p()];
+            rdp_laplace(mu, order).min(largest[0].max(largest[1]))
+        }
         Pair::RandomizedResponse { epsilon } => {
             let ln_p = -((-epsilon).exp()).ln_1p();
             let ln_not = ln_p - epsilon;

@@ -61,6 +61,9 @@ impl SamplerOptions {
         steps: Option<u64>,
     ) -> Result<(DpEvent, u64), AccountantError> {
         self.refuse_foreign_options()?;
+        if sampling_probability.is_some() {
+            self.sampler.check_uses("--sampling-probability")?;
+        }
         let gaussian = || Box::new(DpEvent::gaussian(noise_multiplier));
         let counted = |event: DpEvent| {
             event.validate()?;
@@ -80,6 +83,9 @@ impl SamplerOptions {
             )?),
             Sampler::CyclicPoisson => {
                 let parts = needed("--parts", self.parts)?;
+                if parts == 0 {
+                    return Err(invalid("--parts", "must be at least 1, got 0"));
+                }
                 let q = self.probability(sampling_probability, parts)?;
                 if self.noise.has_file() {
                     let cyclic = Participation::CyclicPoisson { parts, sampling_probability: q };
@@ -125,9 +131,23 @@ impl SamplerOptions {
             (self.participations != 1, "--participations"),
             (self.separation.is_some(), "--separation"),
             (self.examples_per_unit != 1, "--examples-per-unit"),
+            (self.batch_size.is_some(), "--batch-size"),
+            (self.dataset_size.is_some(), "--dataset-size"),
         ];
         let given = given.into_iter().filter_map(|(given, option)| given.then_some(option));
         given.chain(self.noise.option()).try_for_each(|option| self.sampler.check_uses(option))
+    }
+
+    /// Returns an error for a size of the data that Poisson sampling with a given probability would
+    /// ignore.
+    pub(crate) fn refuse_size_of_poisson(&self) -> Result<(), AccountantError> {
+        match self.dataset_size {
+            Some(size) => Err(invalid(
+                "--dataset-size",
+                format!("is not needed beside --sampling-probability, got {size}; leave it out"),
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Returns whether a batch size was given.

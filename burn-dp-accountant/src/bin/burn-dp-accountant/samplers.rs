@@ -75,8 +75,8 @@ impl Sampler {
     /// Returns an error if the sampler would ignore an option.
     pub(crate) fn check_uses(self, option: &'static str) -> Result<(), AccountantError> {
         use Sampler::{
-            BallsInBins, CyclicPoisson, MinSeparation, Poisson, RandomAllocation, Shuffled,
-            ShuffledOnce, TruncatedPoisson,
+            BallsInBins, CyclicPoisson, FixedSize, MinSeparation, Poisson, RandomAllocation,
+            Shuffled, ShuffledOnce, TruncatedPoisson, WithReplacement,
         };
         let (owners, why): (&[Self], &str) = match option {
             "--max-batch-size" => (&[TruncatedPoisson], ""),
@@ -97,6 +97,20 @@ impl Sampler {
             }
             "--epochs" => (&[BallsInBins, RandomAllocation, Shuffled, ShuffledOnce], ""),
             "--separation" => (&[MinSeparation], ""),
+            "--sampling-probability" => {
+                (&[Poisson, TruncatedPoisson, CyclicPoisson, MinSeparation], "")
+            }
+            "--batch-size" | "--dataset-size" => (
+                &[
+                    Poisson,
+                    TruncatedPoisson,
+                    CyclicPoisson,
+                    MinSeparation,
+                    FixedSize,
+                    WithReplacement,
+                ],
+                "; bins and shuffled epochs do not need the sizes",
+            ),
             _ => (
                 &[Poisson, TruncatedPoisson],
                 "; for other samplers, state the guarantee of several units with --group",

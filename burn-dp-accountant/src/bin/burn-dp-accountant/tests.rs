@@ -644,3 +644,41 @@ fn the_best_of_several_runs_is_not_stated_as_one() {
     let error = refusal(&format!("statement {all} --group 2"));
     assert!(error.contains("--group needs exactly one --ledger"), "{error}");
 }
+
+#[test]
+fn no_option_is_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.json").display().to_string();
+    let relation = NeighboringRelation::AddOrRemoveOne;
+    let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
+    ledger.record(&DpEvent::gaussian(1.0)).unwrap();
+    ledger.save(&file).unwrap();
+    for other in ["--relation replace-one", "--dataset-size 5", "--epochs 3", "--runs geometric"] {
+        let line = format!("program epsilon --ledger {file} --delta 1e-5 {other}");
+        assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{other}");
+    }
+    let sizes = "--dataset-size 1000 --batch-size 10";
+    for (options, name) in [
+        (
+            format!("--sampler fixed-size {sizes} --steps 9 --q 0.5"),
+            "--sampling-probability belongs",
+        ),
+        (format!("--sampler balls-in-bins --bins 10 {sizes}"), "--batch-size belongs to --sampler"),
+        ("--sampler balls-in-bins --bins 10 --q 0.5".into(), "--sampling-probability belongs"),
+        ("--sampler shuffled --epochs 3 --dataset-size 100".into(), "--dataset-size belongs"),
+        ("--q 0.01 --steps 10 --dataset-size 70".into(), "--dataset-size is not needed"),
+        (
+            "--sampler cyclic-poisson --parts 0 --q 0.1 --steps 10".into(),
+            "--parts must be at least",
+        ),
+        (
+            "--q 0.01 --steps 100 --accountant gdp --relation replace-one".into(),
+            "--relation must be add-or-remove-one",
+        ),
+    ] {
+        let error = refusal(&format!("epsilon --delta 1e-5 --sigma 1 {options}"));
+        assert!(error.contains(name), "{options}: {error}");
+    }
+    let cyclic = "calibrate --epsilon 3 --delta 1e-5 --sampler cyclic-poisson --parts 0 --q 0.1";
+    assert!(refusal(&format!("{cyclic} --steps 10")).contains("--parts must be at least 1"));
+}

@@ -31,7 +31,12 @@ pub(crate) struct Training {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["sampling_probability", "noise_multiplier", "steps", "sampler"]
+        conflicts_with_all = [
+            "sampling_probability", "noise_multiplier", "steps", "sampler", "relation",
+            "dataset_size", "batch_size", "max_batch_size", "parts", "bins", "epochs",
+            "participations", "fresh_bins", "separation", "examples_per_unit", "coefficients",
+            "strategy",
+        ]
     )]
     ledger: Option<PathBuf>,
     /// Neighboring relation of the segments (a ledger has its own). Default: replace-one for
@@ -98,6 +103,7 @@ impl Training {
             return Ok(Events { events, relation, ledger: None });
         }
         self.sampler.refuse_foreign_options()?;
+        self.sampler.refuse_size_of_poisson()?;
         let (q, sigma, steps) = (&self.sampling_probability, &self.noise_multiplier, &self.steps);
         if q.is_empty() || q.len() != sigma.len() || q.len() != steps.len() {
             return Err(invalid(

@@ -2,7 +2,7 @@
 
 use burn_dp_accountant::{
     Accountant, AccountantError, CentralLimitEstimate, DpEvent, Epsilon, ExactAccountant, Method,
-    MonteCarloAccountant, PldAccountant, RdpAccountant, Rounded,
+    MonteCarloAccountant, NeighboringRelation, PldAccountant, RdpAccountant, Rounded,
 };
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -137,6 +137,13 @@ fn exact(events: &Events, delta: f64) -> Result<Epsilon, AccountantError> {
 }
 
 fn central_limit(events: &Events, arguments: &Arguments) -> Output {
+    if events.relation == NeighboringRelation::ReplaceOne {
+        return Err(invalid(
+            "--relation",
+            "must be add-or-remove-one or replace-special with --accountant gdp, got replace-one; \
+             use --accountant exact",
+        ));
+    }
     let [(DpEvent::PoissonSampled { sampling_probability, event }, steps)] = &events.events[..]
     else {
         return Err(invalid(
