@@ -95,8 +95,8 @@ impl PrivacyStatement {
     ///
     /// The best of several runs must not be reported as one run: which one it is depends on the
     /// results of all. Their number and settings must be fixed before the first run; where results
-    /// of one decide about the next, use a [`PrivacyFilter`](crate::PrivacyFilter). A random, secret
-    /// number of runs costs far less: see [`search`](crate::search).
+    /// of one decide about the next, use a [`PrivacyFilter`](crate::PrivacyFilter). A random,
+    /// secret number of runs costs far less: see [`search`](crate::search).
     ///
     /// # Errors
     ///

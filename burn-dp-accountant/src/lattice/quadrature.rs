@@ -140,8 +140,8 @@ impl GridMasses {
         true
     }
 
-    /// Adds a mass at a loss in a cell, and returns its index: the cell of the loss, if rounding put
-    /// the loss beyond the given one.
+    /// Adds a mass at a loss in a cell, and returns its index: the cell of the loss, if rounding
+    /// put the loss beyond the given one.
     pub(super) fn add(&mut self, mut cell: i64, loss: f64, mass: f64) -> usize {
         let cells = (loss - self.offset) / self.width;
         if !(-1e-6..=1.0 + 1e-6).contains(&(cells - cell as f64)) {

@@ -213,7 +213,7 @@ impl Piece {
             PieceKind::Gaussian { mu } => y / mu + 0.5 * mu,
             PieceKind::Sampled { q, mu } => (inverse_mixture(q, y) + 0.5 * mu * mu) / mu,
             PieceKind::Substituted { q, mu } => {
-                // t = (b + √(b² + 4c² e^|y|))/(2c) with b = (1-q)(e^|y| - 1) and c = q e^{-μ²/2}, in
+                // t = (b + √(b² + 4c² e^|y|))/(2c), b = (1-q)(e^|y| - 1), c = q e^{-μ²/2}, in
                 // logarithms: large shifts and losses are beyond the range of numbers.
                 let absolute = y.abs();
                 let ln_2 = std::f64::consts::LN_2;

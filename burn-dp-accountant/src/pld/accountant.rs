@@ -21,8 +21,8 @@ use crate::relation::NeighboringRelation;
 /// rounding of the transform. The grid is refined until the bracket is narrow enough, within limits
 /// on memory and time. If these are not sufficient, a note says so and the bracket stays valid.
 ///
-/// A search over runs ([`DpEvent::RepeatAndSelect`]) has an upper bound from the δ of one run, and no
-/// lower bound.
+/// A search over runs ([`DpEvent::RepeatAndSelect`]) has an upper bound from the δ of one run, and
+/// no lower bound.
 ///
 /// # References
 ///

@@ -3,8 +3,8 @@
 //! Lattices of single releases ([`crate::lattice`]) are composed in two ways: as sums over the
 //! frequencies of their transforms (`spectrum`, for one ε) and over a whole window (`window`, for
 //! curves). `bracket` and `delta` refine the grid until the bracket is narrow enough. Where the
-//! bracket of ε stays wide, atoms at free positions are also composed (`squaring`). `selection` turns
-//! the δ of one run into the δ of a private search over runs.
+//! bracket of ε stays wide, atoms at free positions are also composed (`squaring`).
+//! `selection` turns the δ of one run into the δ of a private search over runs.
 
 mod accountant;
 mod bounds;

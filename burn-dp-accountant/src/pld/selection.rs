@@ -1,8 +1,8 @@
 //! Repeat-and-select (hyperparameter search) as a pair with bounds on its δ.
 //!
-//! One run has the distribution `Q` of results on a data set and `Q'` on a neighbor. The results are
-//! ordered by their score, ties by an independent random number. Let `K` be the number of runs and
-//! `φ(z) = E[z^K]`. The best result has the density `φ'(q) dQ`, where `q = Q(<= y)` is the
+//! One run has the distribution `Q` of results on a data set and `Q'` on a neighbor. The results
+//! are ordered by their score, ties by an independent random number. Let `K` be the number of runs
+//! and `φ(z) = E[z^K]`. The best result has the density `φ'(q) dQ`, where `q = Q(<= y)` is the
 //! probability of a result that is not better, hence with `r = dQ/dQ'`, `q' = Q'(<= y)` and
 //! `c = e^ε`
 //!
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! The results that are better than `y` are a test of the two data sets, so the privacy of one run
-//! bounds its probability `1 - q'` under `Q'` by a function `g` of its probability `a = 1 - q` under
-//! `Q`: `g(a) = min_i min(δ_i + e^{ε_i} a, 1 - e^{-ε_i} (1 - δ_i - a))` for all `(ε_i, δ_i)` of the
-//! run. `φ'` increases, and where in the order a result stands may be chosen for each `r`:
+//! bounds its probability `1 - q'` under `Q'` by a function `g` of its probability `a = 1 - q`
+//! under `Q`: `g(a) = min_i min(δ_i + e^{ε_i} a, 1 - e^{-ε_i} (1 - δ_i - a))` for all `(ε_i, δ_i)`
+//! of the run. `φ'` increases, and where in the order a result stands may be chosen for each `r`:
 //!
 //! ```text
 //! H_c <= E_Q'[max_a (φ'(1-a) r - c φ'(1-g(a)))^+].
@@ -28,7 +28,8 @@
 //! `ln φ'(q)/φ'(q')`. Here results that are hardly ever the best have a small weight, and results
 //! near the top, which have a large one, have `q` and `q'` near each other.
 
-use super::accountant::PldAccountant;
+use super::grid_settings::GridSettings;
+use super::profile::profile;
 use crate::dominating_pairs::{
     DominatingPairs, LossTable, Pair, dominating_pairs_of, gaussian_shift,
 };
@@ -45,8 +46,8 @@ const POINTS: usize = 600;
 /// δ at which the bounds end.
 const LEAST_DELTA: f64 = 1e-14;
 
-/// Change of `ln φ'` within one cell of `a`, which moves ε by at most as much: absolute, or relative
-/// to the difference between the data sets, which moves ε as well.
+/// Change of `ln φ'` within one cell of `a`, which moves ε by at most as much: absolute, or
+/// relative to the difference between the data sets, which moves ε as well.
 const STEP: f64 = 1e-3;
 
 /// Decrease of `ln φ'` from which one cell holds all results: they are hardly ever the best.
@@ -104,8 +105,12 @@ pub(crate) fn pairs_with_searches<'a>(
 fn profile_of(run: DominatingPairs) -> Result<Vec<(f64, f64)>, AccountantError> {
     let is_gaussian = run.mass_at_infinity == 0.0 && run.total_variation == 0.0;
     let Some(shift) = gaussian_shift(&run.parts).filter(|mu| is_gaussian && *mu > 0.0) else {
-        let run = PldAccountant::of(run).with_relative_width(1e-3);
-        return Ok(run.tradeoff(POINTS)?.profile().to_vec());
+        if run.parts.is_empty() {
+            return Ok(vec![(0.0, (run.mass_at_infinity + 2.0 * run.total_variation).min(1.0))]);
+        }
+        let settings = GridSettings { relative_width: 1e-3, ..GridSettings::default() };
+        return profile(&run, POINTS, &settings)
+            .ok_or_else(|| AccountantError::numerical("the grid of a run is too large"));
     };
     let run = GaussianDp::new(shift)?;
     let last = run.epsilon(LEAST_DELTA)?;
@@ -244,6 +249,7 @@ mod tests {
     use super::*;
     use crate::accountant::Accountant;
     use crate::math::random::Generator;
+    use crate::pld::PldAccountant;
     use crate::rdp::RdpAccountant;
 
     const RELATION: NeighboringRelation = NeighboringRelation::AddOrRemoveOne;

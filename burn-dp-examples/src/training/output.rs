@@ -183,7 +183,7 @@ pub(super) fn write_ledger(
             std::fs::rename(&path, &kept).map_err(io)?;
             print_line!(
                 "the ledger of an earlier run is kept as {}; if that run was on the same data, its \
-                 cost adds up (--earlier-ledger), also if only the better model is published \
+                 cost adds up (--earlier-ledger), even if only the better model is published \
                  (`cargo xtask statement` with a --ledger for each)",
                 kept.display()
             );

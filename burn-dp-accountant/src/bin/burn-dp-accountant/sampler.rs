@@ -83,9 +83,6 @@ impl SamplerOptions {
             )?),
             Sampler::CyclicPoisson => {
                 let parts = needed("--parts", self.parts)?;
-                if parts == 0 {
-                    return Err(invalid("--parts", "must be at least 1, got 0"));
-                }
                 let q = self.probability(sampling_probability, parts)?;
                 if self.noise.has_file() {
                     let cyclic = Participation::CyclicPoisson { parts, sampling_probability: q };
@@ -136,23 +133,6 @@ impl SamplerOptions {
         ];
         let given = given.into_iter().filter_map(|(given, option)| given.then_some(option));
         given.chain(self.noise.option()).try_for_each(|option| self.sampler.check_uses(option))
-    }
-
-    /// Returns an error for a size of the data that Poisson sampling with a given probability would
-    /// ignore.
-    pub(crate) fn refuse_size_of_poisson(&self) -> Result<(), AccountantError> {
-        match self.dataset_size {
-            Some(size) => Err(invalid(
-                "--dataset-size",
-                format!("is not needed beside --sampling-probability, got {size}; leave it out"),
-            )),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns whether a batch size was given.
-    pub(crate) fn has_batch_size(&self) -> bool {
-        self.batch_size.is_some()
     }
 
     /// Returns a step of Poisson sampling.
@@ -258,6 +238,7 @@ impl SamplerOptions {
     /// Returns the sampling probability: as given, or the batch size over the size of a part.
     fn probability(&self, given: Option<f64>, parts: u64) -> Result<f64, AccountantError> {
         match (given, self.batch_size, self.dataset_size) {
+            _ if parts == 0 => Err(invalid("--parts", "must be at least 1, got 0")),
             (Some(q), None, _) => Ok(q),
             (None, Some(batch), Some(size)) => {
                 // The smallest part determines the probability.

@@ -98,12 +98,17 @@ impl Training {
             return Ok(Events { events, relation, ledger: Some(ledger) });
         }
         let relation = self.sampler.sampler.relation(self.relation)?.into();
-        if self.sampler.sampler != Sampler::Poisson || self.sampler.has_batch_size() {
+        if self.sampler.sampler != Sampler::Poisson || self.sampler.batch_size.is_some() {
             let events = self.search.of_runs(vec![self.one_segment()?])?;
             return Ok(Events { events, relation, ledger: None });
         }
         self.sampler.refuse_foreign_options()?;
-        self.sampler.refuse_size_of_poisson()?;
+        if let Some(size) = self.sampler.dataset_size {
+            return Err(invalid(
+                "--dataset-size",
+                format!("is not needed with --sampling-probability, got {size}; leave it out"),
+            ));
+        }
         let (q, sigma, steps) = (&self.sampling_probability, &self.noise_multiplier, &self.steps);
         if q.is_empty() || q.len() != sigma.len() || q.len() != steps.len() {
             return Err(invalid(
