@@ -1,7 +1,7 @@
 //! The cells of a composition: wide far from 0 and from ε.
 
 /// Largest ε: there `1 - f` still has nine digits.
-pub(super) const LARGEST_EPSILON: f64 = 12.0;
+const LARGEST_EPSILON: f64 = 12.0;
 
 /// Step relative to the standard deviation of the frequent losses, or to the distance from 0.
 const STEP: f64 = 3.5e-3;
@@ -9,7 +9,7 @@ const STEP: f64 = 3.5e-3;
 /// Step relative to the distance from 0, far from it.
 const TAIL_STEP: f64 = 0.022;
 
-/// Step near ε, relative to ε.
+/// Step near ε, relative to `ε/(1 + 3ε/2)`.
 const STEP_NEAR_EPSILON: f64 = 2e-3;
 
 /// Steps of a grid of which only the magnitudes are known, relative to the others.
@@ -66,7 +66,7 @@ impl Grid {
         let step = fineness * STEP * sensitive;
         let tail = fineness * TAIL_STEP;
         let size = (epsilon * epsilon.max(spread)).sqrt();
-        let near = fineness * STEP_NEAR_EPSILON * size * rest;
+        let near = fineness * STEP_NEAR_EPSILON * size / (1.0 + 1.5 * epsilon) * rest;
         let wide = if epsilon > spread { 3.0 * spread + 0.05 * epsilon } else { 0.3 * size };
         let reach = (wide + (upper - lower)) * rest;
         Self {
@@ -83,6 +83,13 @@ impl Grid {
     /// Returns a grid for the few single releases among many.
     pub(super) fn coarser(&self) -> Self {
         Self { step: 4.0 * self.step, near: self.near.map(|(f, s, r)| (f, 4.0 * s, r)), ..*self }
+    }
+
+    /// Returns the largest ε that a bound may have: far beyond the known bracket, the masses that
+    /// were raised to an infinite loss count more than those of the cells.
+    pub(super) fn largest_bound(&self) -> f64 {
+        let most = 4.0 * LARGEST_EPSILON;
+        self.near.map_or(most, |_| most.min(-(1.0 - self.top).ln()))
     }
 
     /// Returns the lower ends of the cells of the whole composition; the last is 1.

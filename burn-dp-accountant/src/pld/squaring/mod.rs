@@ -10,7 +10,7 @@ mod products;
 mod sampled;
 
 use atoms::Atoms;
-use grid::{Grid, LARGEST_EPSILON};
+use grid::Grid;
 use sampled::SampledRelease;
 
 use super::bounds::Bracket;
@@ -113,9 +113,11 @@ pub(super) fn epsilon(
     Some(best)
 }
 
-/// Returns the power of the fineness that the width of a bracket is proportional to, where it is
-/// this much wider than requested: 2, and less where a coarse grid has cells that are wider than
-/// what they resolve, and a bracket that is still narrow.
+/// Returns a low estimate of the power of the fineness that the width of a bracket is proportional
+/// to, where the bracket is this many times wider than requested.
+///
+/// The power is 2 for fine grids. It is less where a bracket is still narrow on a grid that is too
+/// coarse for the distribution.
 fn order(excess: f64) -> f64 {
     (1.2 + 0.3 * excess.ln()).clamp(1.7, 2.0)
 }
@@ -176,7 +178,7 @@ impl Search {
 
     /// Returns a lower and an upper bound of ε.
     fn bracket(&self, grid: &Grid) -> (f64, Option<f64>) {
-        let side = |side| self.composed(grid, side).epsilon(self.delta, 4.0 * LARGEST_EPSILON);
+        let side = |side| self.composed(grid, side).epsilon(self.delta, grid.largest_bound());
         let (upper, lower) = threads::both(|| side(Side::Upper), || side(Side::Lower));
         (lower.flatten().unwrap_or(0.0), upper)
     }
