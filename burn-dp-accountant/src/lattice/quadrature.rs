@@ -27,6 +27,7 @@
 use super::shape::Piece;
 use crate::math::normal;
 use crate::math::quadrature::GAUSS_5;
+use crate::threads;
 
 /// Relative error of each mass; the module documentation derives it.
 pub(crate) const MASS_ERROR: f64 = 5e-12;
@@ -42,6 +43,9 @@ const FARTHEST: f64 = 35.0;
 /// Share of a mass that may be at the wrong one of two grid points, for few nodes and for five.
 const SPLIT_ERROR: f64 = 2e-9;
 const SPLIT_ERROR_5: f64 = 1.5e-7;
+
+/// Number of grid points from which a second thread is worth its cost.
+const TWO_THREADS: usize = 1 << 17;
 
 /// The masses of a grid, summed up piece by piece.
 #[derive(Clone)]
@@ -157,8 +161,37 @@ impl GridMasses {
         i
     }
 
-    /// Adds a continuous piece, by quadrature between the positions of the grid points.
+    /// Adds a continuous piece, with a second thread for the larger losses of a large grid.
     pub(super) fn add_piece(&mut self, piece: &Piece) {
+        let middle = piece.position(0.5 * (piece.loss(piece.low) + piece.loss(piece.high)));
+        let size = self.mass.len();
+        let is_inside = piece.low < middle && middle < piece.high;
+        if size < TWO_THREADS || piece.reversed || !is_inside {
+            return self.add_part(piece);
+        }
+        let (width, offset) = (self.width, self.offset);
+        let cell = ((piece.loss(middle) - offset) / width).floor() as i64;
+        let first = (cell - 2).max(self.first);
+        let skipped = (first - self.first) as usize;
+        let lower = piece.between(piece.low, middle);
+        let upper = || {
+            let mut upper = Self::new(width, offset, first, size - skipped);
+            upper.add_part(&piece.between(middle, piece.high));
+            upper
+        };
+        let ((), other) = threads::both(|| self.add_part(&lower), upper);
+        let other = other.unwrap_or_else(upper);
+        for (own, others) in [
+            (&mut self.mass, &other.mass),
+            (&mut self.uncertain, &other.uncertain),
+            (&mut self.gap, &other.gap),
+        ] {
+            own[skipped..].iter_mut().zip(others).for_each(|(own, other)| *own += other);
+        }
+    }
+
+    /// Adds a continuous piece, by quadrature between the positions of the grid points.
+    fn add_part(&mut self, piece: &Piece) {
         if piece.high <= piece.low {
             return;
         }

@@ -206,6 +206,11 @@ impl Piece {
         }
     }
 
+    /// Returns the part of the piece between two of its positions.
+    pub(crate) fn between(&self, low: f64, high: f64) -> Self {
+        Self { low, high, ..self.clone() }
+    }
+
     /// Returns the `x` at which the unreversed loss is `y`. Rounding only moves the edge of a
     /// quadrature interval, which is harmless: each node uses its own loss and cell.
     pub(crate) fn position(&self, y: f64) -> f64 {

@@ -129,7 +129,7 @@ pub(super) fn by_transforms(
                 if points.used < settings.max_points && is_predicted && needed <= worth * largest {
                     // Another grid of this size costs more than a slightly finer one.
                     points.used = settings.max_points;
-                    width *= (1.05 * needed / largest).max(0.93);
+                    width *= (1.05 * needed / largest).max(0.88);
                     continue;
                 }
                 if points.used < settings.max_points && draws < FREQUENT_DRAWS {

@@ -10,7 +10,7 @@ mod products;
 mod sampled;
 
 use atoms::Atoms;
-use grid::{Grid, LARGEST_EPSILON};
+use grid::Grid;
 use sampled::SampledRelease;
 
 use super::bounds::Bracket;
@@ -24,6 +24,12 @@ const MOST_PRODUCTS: f64 = 5e8;
 
 /// Relative width of a bracket that is too wide to choose a grid by.
 const ROUGH: f64 = 0.05;
+
+/// The next width to aim at, relative to the requested one.
+const AIM: f64 = 0.9;
+
+/// Fineness of the first grid for a bracket that is known well enough.
+const FIRST_FINENESS: f64 = 3.0;
 
 /// Relative share of δ in the outcomes that are cut.
 const TAIL_SHARE: f64 = 1e-7;
@@ -59,7 +65,7 @@ pub(super) fn epsilon(
     // The bracket of the squarings alone, from which the next fineness follows.
     let mut own = Bracket::unknown();
     let known_well = best.upper.is_finite() && best.upper - best.lower <= ROUGH * best.upper;
-    let (first, mut fineness) = if known_well { (1, 2.0) } else { (0, 6.0) };
+    let (first, mut fineness) = if known_well { (1, FIRST_FINENESS) } else { (0, 6.0) };
     let mut work = 0.0;
     let mut measured = f64::INFINITY;
     for pass in first..8 {
@@ -69,7 +75,9 @@ pub(super) fn epsilon(
             // The finest grid that the work left allows, if it is a gain.
             let coarser = fineness * (1.05 * search.work(&grid) / left.max(1.0)).sqrt();
             grid = search.grid(Some(&best), coarser);
-            if coarser > 0.8 * measured || search.work(&grid) > left {
+            let excess = (best.upper - best.lower) / (best.upper * relative_width);
+            let sufficient = (measured / coarser).powf(order(excess)) > excess;
+            if coarser > 0.8 * measured && !sufficient || search.work(&grid) > left {
                 break;
             }
             fineness = coarser;
@@ -96,13 +104,22 @@ pub(super) fn epsilon(
         let gap = own.upper - own.lower;
         let relative = gap / own.upper;
         if pass == 0 {
-            fineness = 2.0;
+            fineness = FIRST_FINENESS;
         } else if relative < 1e-2 || gap > 0.5 * before {
-            // The gap decreases with the square.
-            fineness *= (0.7 * relative_width / relative).sqrt().clamp(0.15, 0.7);
+            let excess = relative / relative_width;
+            fineness *= (AIM / excess).powf(1.0 / order(excess)).clamp(0.1, 0.9);
         }
     }
     Some(best)
+}
+
+/// Returns a low estimate of the power of the fineness that the width of a bracket is proportional
+/// to, where the bracket is this many times wider than requested.
+///
+/// The power is 2 for fine grids. It is less where a bracket is still narrow on a grid that is too
+/// coarse for the distribution.
+fn order(excess: f64) -> f64 {
+    (1.2 + 0.3 * excess.ln()).clamp(1.7, 2.0)
 }
 
 /// What the grids of one search have in common.
@@ -154,12 +171,14 @@ impl Search {
         let points = grid.points(self.count as f64).len() as f64;
         let squarings = (self.count as f64).log2().floor();
         let products = f64::from(self.count.count_ones()) - 1.0;
-        points * points * (squarings + 0.5 * products)
+        // The last one is on a grid with few cells.
+        let last = if self.count.is_multiple_of(2) { 1.0 } else { 0.5 };
+        points * points * (squarings + 0.5 * products - last).max(0.0)
     }
 
     /// Returns a lower and an upper bound of ε.
     fn bracket(&self, grid: &Grid) -> (f64, Option<f64>) {
-        let side = |side| self.composed(grid, side).epsilon(self.delta, 4.0 * LARGEST_EPSILON);
+        let side = |side| self.composed(grid, side).epsilon(self.delta, grid.largest_bound());
         let (upper, lower) = threads::both(|| side(Side::Upper), || side(Side::Lower));
         (lower.flatten().unwrap_or(0.0), upper)
     }
@@ -176,14 +195,19 @@ impl Search {
             let times = self.count as f64 / releases as f64;
             NEGLIGIBLE_SHARE * self.delta / (2.0 * f64::from(u64::BITS) * times)
         };
+        let points = |releases: u64| {
+            let all = releases == self.count;
+            let releases = releases as f64;
+            if all { grid.last_points(releases) } else { grid.points(releases) }
+        };
         let mut releases = 1u64;
         for bit in (0..self.count.ilog2()).rev() {
             releases *= 2;
-            power = power.compose(&power, &grid.points(releases as f64), negligible(releases));
+            power = power.compose(&power, &points(releases), negligible(releases));
             if self.count >> bit & 1 == 1 {
                 releases += 1;
                 let other = if releases < 64 { &one } else { &coarse };
-                power = power.compose(other, &grid.points(releases as f64), negligible(releases));
+                power = power.compose(other, &points(releases), negligible(releases));
             }
         }
         power
