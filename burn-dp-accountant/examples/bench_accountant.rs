@@ -27,6 +27,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut file = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
+        if argument == "--help" {
+            println!("Options: --json FILE, --runs N");
+            std::process::exit(0);
+        }
         let value = arguments.next().ok_or_else(|| format!("{argument} needs a value"))?;
         match argument.as_str() {
             "--json" => file = Some(value),

@@ -56,6 +56,10 @@ fn options() -> Result<Options, Box<dyn std::error::Error>> {
     let mut options = Options { file: None, count: 1_760, seed: 1, only: Vec::new() };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
+        if argument == "--help" {
+            println!("Options: --json FILE, --count N, --seed N, --only LIST");
+            std::process::exit(0);
+        }
         let value = arguments.next().ok_or_else(|| format!("{argument} needs a value"))?;
         match argument.as_str() {
             "--json" => options.file = Some(value),

@@ -7,7 +7,7 @@ use burn_dp_examples::data::{ImageBatcher, digits};
 
 #[derive(Module, Debug)]
 struct Net {
-    hidden: Private<Linear>, // it was `Linear`, and the record of the old model still loads
+    hidden: Private<Linear>, // was `Linear`; records of the old model still load
     output: Private<Linear>,
 }
 

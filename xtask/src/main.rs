@@ -73,7 +73,7 @@ enum Command {
     /// The total amount of noise, and a small run that predicts a large one.
     #[command(disable_help_flag = true)]
     Tan(program::Args),
-    /// A strategy of correlated noise: found or given, with its errors and its sensitivity.
+    /// Find or evaluate a strategy for correlated noise.
     #[command(disable_help_flag = true)]
     Strategy(program::Args),
     /// The privacy statement of a ledger.

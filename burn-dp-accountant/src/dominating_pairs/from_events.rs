@@ -144,7 +144,7 @@ fn add_part(
                 let mu = 2.0 / gaussian_multiplier(inner, event)?;
                 out.loose = true;
                 let (q, components, rest) = multiplicities(*dataset_size, *sample_size, mu);
-                out.total_variation += rest * count as f64;
+                out.mass_at_infinity += rest * count as f64;
                 if q >= 1.0 {
                     out.push(Pair::Gaussian { mu: mu * *sample_size as f64 }, count);
                 } else {

@@ -195,7 +195,8 @@ pub enum DatasetName {
     Imdb,
     /// Images in one folder per class.
     Folder,
-    /// The plays by speaking role, with --federated: the guarantee is for all that a role says.
+    /// The plays by speaking role, with --federated: the guarantee covers everything that a role
+    /// says.
     Shakespeare,
 }
 

@@ -28,13 +28,13 @@ pub enum SamplingName {
     TruncatedPoisson,
     /// A uniform subset of exactly the batch size; the guarantee is for one example replaced.
     FixedSize,
-    /// The batch size in independent draws; the guarantee is for one example replaced.
+    /// As many independent draws as the batch size; the guarantee is for one example replaced.
     WithReplacement,
     /// Parts of a permutation, a new one in each epoch: no amplification by sampling.
     Shuffled,
     /// Parts of one permutation: no amplification by sampling.
     ShuffledOnce,
-    /// Each example of one of --parts parts of the data, one part after another.
+    /// Poisson sampling from one of --parts parts of the data, in turn.
     CyclicPoisson,
     /// Each example in one random step of each epoch of --bins steps, the same in every epoch.
     BallsInBins,

@@ -86,7 +86,7 @@ impl Grid {
     }
 
     /// Returns the largest ε that a bound may have: far beyond the known bracket, the masses that
-    /// were raised to an infinite loss count more than those of the cells.
+    /// were raised to an infinite loss count more than the masses of the cells.
     pub(super) fn largest_bound(&self) -> f64 {
         let most = 4.0 * LARGEST_EPSILON;
         self.near.map_or(most, |_| most.min(-(1.0 - self.top).ln()))

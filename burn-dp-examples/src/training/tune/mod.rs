@@ -158,6 +158,7 @@ impl Plan {
             let event = run(noise_multiplier).and_then(|plan| Ok(plan.event_of_run()?));
             event.unwrap_or(DpEvent::NonPrivate)
         };
+        print_line!("computing the noise of the runs for the whole search");
         let before = earlier.releases();
         let noise_multiplier =
             PrivateSearch::calibrate_after(before, budget, relation, runs, event)

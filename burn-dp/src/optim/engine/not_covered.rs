@@ -57,7 +57,7 @@ pub(super) fn of_facts(facts: &BTreeMap<String, String>) -> impl Iterator<Item =
 const REFUSALS: [&str; 9] = [
     "an item of the data set cannot be loaded, or it contradicts an earlier load",
     "a layer refuses an input, for example a token that is not in the vocabulary",
-    "losses are missing, or a layer sees another number of rows than there are losses",
+    "losses are missing, or a layer sees a different number of rows than there are losses",
     "the test of independence finds that a loss depends on another example, or has no result",
     "a value that is not trained changed during a forward pass",
     "a loss does not depend on the model, or depends on it outside of the private layers",

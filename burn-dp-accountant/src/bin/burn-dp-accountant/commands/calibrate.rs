@@ -90,7 +90,7 @@ fn search(arguments: &Arguments, budget: Budget) -> Result<CalibrationResult, Ac
     let sampler = &arguments.sampler;
     let relation = sampler.sampler.relation(arguments.relation)?;
     let calibration = Calibration::new(budget).with_relation(relation.into());
-    if sampler.sampler != Sampler::Poisson || sampler.has_batch_size() {
+    if sampler.sampler != Sampler::Poisson || sampler.batch_size.is_some() {
         if arguments.noise_multiplier.is_some() {
             return Err(invalid(
                 "--noise-multiplier",

@@ -21,10 +21,10 @@ pub(crate) struct Arguments {
     /// Method of computation.
     #[arg(long, value_enum, default_value = "exact")]
     accountant: AccountantChoice,
-    /// Number of units that are hidden at once.
+    /// Number of units that the guarantee protects together.
     #[arg(long, value_name = "K", default_value_t = 1)]
     group: u64,
-    /// Random losses in each direction, for --accountant monte-carlo.
+    /// Number of simulated privacy losses in each direction, for --accountant monte-carlo.
     #[arg(long, default_value_t = 1_000_000)]
     samples: usize,
     /// Seed of the random losses, for --accountant monte-carlo.
