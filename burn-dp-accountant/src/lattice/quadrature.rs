@@ -163,10 +163,12 @@ impl GridMasses {
 
     /// Adds a continuous piece, with a second thread for the larger losses of a large grid.
     pub(super) fn add_piece(&mut self, piece: &Piece) {
-        let middle = piece.position(0.5 * (piece.loss(piece.low) + piece.loss(piece.high)));
         let size = self.mass.len();
-        let is_inside = piece.low < middle && middle < piece.high;
-        if size < TWO_THREADS || piece.reversed || !is_inside {
+        if size < TWO_THREADS || piece.reversed {
+            return self.add_part(piece);
+        }
+        let middle = piece.position(0.5 * (piece.loss(piece.low) + piece.loss(piece.high)));
+        if !(piece.low < middle && middle < piece.high) {
             return self.add_part(piece);
         }
         let (width, offset) = (self.width, self.offset);

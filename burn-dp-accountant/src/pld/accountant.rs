@@ -92,10 +92,6 @@ impl PldAccountant {
         if self.pairs.infinite.is_some() {
             return Ok(TradeoffCurve::new(vec![(0.0, 1.0)]));
         }
-        if self.pairs.parts.is_empty() {
-            let extra = self.pairs.mass_at_infinity + 2.0 * self.pairs.total_variation;
-            return Ok(TradeoffCurve::new(vec![(0.0, extra.min(1.0))]));
-        }
         let curves = profile(&self.pairs, points.max(2), &self.settings).ok_or_else(|| {
             AccountantError::numerical(
                 "the grid of the trade-off curve is too large; raise it by with_max_points",

@@ -7,13 +7,18 @@ use crate::dominating_pairs::{DominatingPairs, directions, largest_loss};
 use crate::math::side::Side;
 use crate::saddle::Cumulants;
 
-/// Returns upper bounds on δ at `points` values of ε, from 0 to the ε of δ = 1e-12.
+/// Returns upper bounds on δ at `points` values of ε, from 0 to the ε of δ = 1e-12. Without parts,
+/// one bound holds for every ε.
 pub(crate) fn profile(
     pairs: &DominatingPairs,
     points: usize,
     settings: &GridSettings,
 ) -> Option<Vec<(f64, f64)>> {
     let parts = &pairs.parts;
+    if parts.is_empty() {
+        let extra = pairs.mass_at_infinity + 2.0 * pairs.total_variation;
+        return Some(vec![(0.0, extra.min(1.0))]);
+    }
     let mut largest = 0.0f64;
     let mut compositions = Vec::new();
     for direction in directions(parts) {

@@ -105,9 +105,6 @@ pub(crate) fn pairs_with_searches<'a>(
 fn profile_of(run: DominatingPairs) -> Result<Vec<(f64, f64)>, AccountantError> {
     let is_gaussian = run.mass_at_infinity == 0.0 && run.total_variation == 0.0;
     let Some(shift) = gaussian_shift(&run.parts).filter(|mu| is_gaussian && *mu > 0.0) else {
-        if run.parts.is_empty() {
-            return Ok(vec![(0.0, (run.mass_at_infinity + 2.0 * run.total_variation).min(1.0))]);
-        }
         let settings = GridSettings { relative_width: 1e-3, ..GridSettings::default() };
         return profile(&run, POINTS, &settings)
             .ok_or_else(|| AccountantError::numerical("the grid of a run is too large"));

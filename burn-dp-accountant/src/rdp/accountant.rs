@@ -11,8 +11,8 @@ use crate::relation::NeighboringRelation;
 /// Composes Rényi divergences and converts them to ε.
 ///
 /// `upper` is a bound, typically 5 to 15% above the true ε; `lower` is 0. It is the only accountant
-/// for zero-concentrated events. The order is searched from `1 + 1e-6` to
-/// `1e7`, so that the best order is never at the edge of a grid.
+/// for zero-concentrated events. The order is searched from `1 + 1e-6` to `1e7`, so that the best
+/// order is never at the edge of a grid.
 ///
 /// # References
 ///

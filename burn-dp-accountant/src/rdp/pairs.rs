@@ -1,6 +1,6 @@
 //! Rényi divergences of single dominating pairs.
 
-use crate::dominating_pairs::{Direction, Pair, trapezoidal_nodes};
+use crate::dominating_pairs::{Direction, Pair, directions, largest_loss, trapezoidal_nodes};
 use crate::math::logarithms::ln_add_exp;
 
 /// Returns an upper bound on the Rényi divergence of one pair, in the worse direction.
@@ -22,9 +22,10 @@ pub(super) fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
         Pair::Bounded(_) => f64::INFINITY,
         Pair::Laplace { mu } => rdp_laplace(mu, order),
         // Quasi-convexity: mixing in the other distribution never increases the divergence.
-        Pair::SampledLaplace { q, mu } => {
-            let largest = [(q * mu.exp_m1()).ln_1p(), -(q * (-mu).exp_m1()).ln_1p()];
-            rdp_laplace(mu, order).min(largest[0].max(largest[1]))
+        Pair::SampledLaplace { mu, .. } => {
+            let parts = [(pair.clone(), 1)];
+            let largest = directions(&parts).into_iter().map(|d| largest_loss(&parts, d));
+            rdp_laplace(mu, order).min(largest.fold(0.0, f64::max))
         }
         Pair::RandomizedResponse { epsilon } => {
             let ln_p = -((-epsilon).exp()).ln_1p();

@@ -220,11 +220,7 @@ impl PrivacyEngine {
     /// Adds to the public data that the statement names; a checkpoint contains it.
     pub(crate) fn name_public_data(&mut self, origin: &str) {
         let named = self.facts.get(PUBLIC_DATA).or(self.ledger.header().facts.get(PUBLIC_DATA));
-        let named = match named {
-            Some(named) if named.split("; ").any(|name| name == origin) => named.clone(),
-            Some(named) => format!("{named}; {origin}"),
-            None => origin.to_string(),
-        };
+        let named = with_another(named, origin);
         self.note(PUBLIC_DATA, named);
     }
 
@@ -327,6 +323,15 @@ fn refuse_second(name: &str, present: Option<&impl std::fmt::Display>) -> Result
     Err(DpError::state(format!(
         "the optimizer has a {name} already ({present}); a restored run keeps its own"
     )))
+}
+
+/// Returns the values of a fact with another one, each of them once.
+fn with_another(known: Option<&String>, value: &str) -> String {
+    match known {
+        Some(known) if known.split("; ").any(|other| other == value) => known.clone(),
+        Some(known) => format!("{known}; {value}"),
+        None => value.to_string(),
+    }
 }
 
 #[cfg(test)]

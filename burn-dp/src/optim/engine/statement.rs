@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn_dp_accountant::PrivacyStatement;
 
-use super::{PrivacyEngine, not_covered};
+use super::{PrivacyEngine, not_covered, with_another};
 use crate::DpError;
 use crate::model::precision_name;
 use crate::optim::independence::Independence;
@@ -67,10 +67,8 @@ impl PrivacyEngine {
         let copies = (copies > 1).then(|| (not_covered::MULTIPLICITY, copies.to_string()));
         let precision = self.precision.map(|p| (not_covered::PRECISION, precision_name(p)));
         for (name, value) in copies.into_iter().chain(precision) {
-            let known = facts.entry(name.into()).or_default();
-            if !known.split("; ").any(|other| other == value) {
-                *known = if known.is_empty() { value } else { format!("{known}; {value}") };
-            }
+            let values = with_another(facts.get(name), &value);
+            facts.insert(name.into(), values);
         }
     }
 
