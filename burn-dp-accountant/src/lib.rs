@@ -115,6 +115,7 @@ mod saddle;
 pub mod search;
 mod split;
 mod statement;
+mod strict_json;
 mod tan;
 mod threads;
 

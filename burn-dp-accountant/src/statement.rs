@@ -12,6 +12,7 @@ use crate::group::GroupEpsilon;
 use crate::ledger::{LedgerEntry, NoiseProvenance, PrivacyLedger, UnitOfPrivacy};
 use crate::relation::NeighboringRelation;
 use crate::rounded::{Rounded, with_short_numbers};
+use crate::strict_json;
 
 /// A privacy statement of a ledger, as text ([`Display`](fmt::Display)) or JSON.
 ///
@@ -190,7 +191,7 @@ impl PrivacyStatement {
     ///
     /// Returns [`AccountantError::Format`] if the text is not a statement.
     pub fn from_json(text: &str) -> Result<Self, AccountantError> {
-        serde_json::from_str(text).map_err(|source| AccountantError::Format {
+        strict_json::read(text).map_err(|source| AccountantError::Format {
             reason: "not a privacy statement".to_string(),
             source: Some(source),
         })

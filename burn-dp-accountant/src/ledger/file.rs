@@ -1,10 +1,12 @@
 //! The ledger as JSON.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::entry::LedgerEntry;
 use super::header::LedgerHeader;
 use crate::error::AccountantError;
+use crate::strict_json;
 
 /// Version of the serialized ledger. Version 1, which has fewer events, and version 2, whose header
 /// has no simulation, can also be read; readers reject every other version.
@@ -61,8 +63,14 @@ pub(super) fn from_json(text: &str) -> Result<(LedgerHeader, Vec<LedgerEntry>), 
         reason: reason.to_string(),
         source: Some(source),
     };
-    let version: Version = serde_json::from_str(text)
-        .map_err(|e| format_error("not a privacy ledger (no readable format_version)", e))?;
+    let version: Version = serde_json::from_str(text).map_err(|error| {
+        let fields: Value = serde_json::from_str(text).unwrap_or_default();
+        let reason = match fields.get("not_covered") {
+            Some(_) => "is a privacy statement, not a ledger; give ledger.json of the run",
+            None => "is not a privacy ledger",
+        };
+        format_error(reason, error)
+    })?;
     if !READABLE.contains(&version.format_version) {
         return Err(AccountantError::Format {
             reason: format!(
@@ -73,8 +81,9 @@ pub(super) fn from_json(text: &str) -> Result<(LedgerHeader, Vec<LedgerEntry>), 
             source: None,
         });
     }
-    let read: Read = serde_json::from_str(text).map_err(|e| {
-        format_error("the ledger contains an unknown event or field, and nothing may be skipped", e)
+    let read = strict_json::read::<Read>(text).map_err(|error| {
+        let reason = "the ledger contains an unknown event or field, and nothing may be skipped";
+        format_error(reason, error)
     })?;
     Ok((read.header, read.entries))
 }

@@ -442,7 +442,12 @@ impl PrivacyLedger {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path)
             .map_err(|source| AccountantError::Io { path: path.to_path_buf(), source })?;
-        Self::from_json(&text)
+        Self::from_json(&text).map_err(|error| match error {
+            AccountantError::Format { reason, source } => {
+                AccountantError::Format { reason: format!("{}: {reason}", path.display()), source }
+            }
+            other => other,
+        })
     }
 }
 

@@ -11,7 +11,8 @@ mod samplers;
 mod strategy_options;
 mod training;
 
-use clap::Parser;
+use burn_dp_accountant::AccountantError;
+use clap::{CommandFactory, Parser};
 
 /// Privacy accounting for differentially private training.
 ///
@@ -32,10 +33,32 @@ fn main() -> std::process::ExitCode {
             std::process::ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", message(&error));
             std::process::ExitCode::FAILURE
         }
     }
+}
+
+/// Returns the message of an error, with arguments of the library as the options of the program.
+fn message(error: &AccountantError) -> String {
+    let AccountantError::InvalidArgument { name, reason } = error else {
+        return error.to_string();
+    };
+    let (mut name, mut reason) = (format!("`{name}`"), reason.clone());
+    let program = Cli::command();
+    let options = program.get_subcommands().flat_map(|command| command.get_arguments());
+    let options = options.filter_map(|argument| argument.get_long());
+    // A fixed-size sample is a batch.
+    let of_library = options.map(|option| (option.replace('-', "_"), option));
+    for (of_library, option) in of_library.chain([("sample_size".into(), "batch-size")]) {
+        if name == format!("`{of_library}`") {
+            name = format!("--{option}");
+        }
+        if of_library.contains('_') {
+            reason = reason.replace(&of_library, &format!("--{option}"));
+        }
+    }
+    format!("{} {reason}", name.trim_matches('`'))
 }
 
 #[cfg(test)]

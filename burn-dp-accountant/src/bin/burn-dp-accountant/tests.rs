@@ -26,7 +26,12 @@ fn bad_input_is_named_with_its_value() {
         ("epsilon --q nan --sigma 1 --steps 10 --delta 1e-5", "sampling_probability"),
         ("epsilon --q 1.5 --sigma 1 --steps 10 --delta 1e-5", "got 1.5"),
         ("epsilon --q 0.1 --sigma -1 --steps 10 --delta 1e-5", "noise_multiplier"),
-        ("epsilon --delta 1e-5", "--ledger FILE"),
+        ("epsilon --delta 1e-5", "--sampling-probability must be given, or --ledger FILE"),
+        ("epsilon --q 0.1 --sigma 1 --delta 1e-5", "--steps must be given, or --ledger FILE"),
+        (
+            "epsilon --q 0.1 --q 0.2 --sigma 1 --sigma 2 --steps 9 --delta 1e-5",
+            "--steps must be given once for each of the 2 segments, got 1",
+        ),
         (&format!("epsilon {segment} --delta 1"), "delta must be between 0 and 1"),
         (&format!("delta {segment} --epsilon -1"), "epsilon must be"),
         (&format!("tradeoff {segment} --alpha 2"), "--alpha must be between 0 and 1, got 2"),
@@ -36,6 +41,45 @@ fn bad_input_is_named_with_its_value() {
         let error = refusal(arguments);
         assert!(error.contains(name), "{arguments}: {error}");
     }
+}
+
+#[test]
+fn arguments_of_the_library_are_named_as_options() {
+    for (arguments, expected) in [
+        (
+            "epsilon --q 0.1 --sigma -1 --steps 9 --delta 1e-5",
+            "--noise-multiplier must be positive",
+        ),
+        ("epsilon --q 0.1 --sigma 1 --steps 9 --delta 0", "--delta must be between 0 and 1"),
+        (
+            "epsilon --sampler fixed-size --batch-size 9 --dataset-size 5 --sigma 1 --steps 9 \
+             --delta 1e-5",
+            "--batch-size must be at most --dataset-size = 5",
+        ),
+    ] {
+        let message = crate::message(&output(arguments).unwrap_err());
+        assert!(message.starts_with(expected), "{arguments}: {message}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_ledger_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    let ledger = |content: &str| {
+        std::fs::write(&path, content).unwrap();
+        refusal(&format!("epsilon --delta 1e-5 --ledger {}", path.display()))
+    };
+    for content in ["{}", "no JSON", "{\"format_version\": 99}", "{\"format_version\": 3}"] {
+        let error = ledger(content);
+        assert!(error.starts_with(&format!("{}: ", path.display())), "{error}");
+    }
+    let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::ReplaceOne);
+    let mut spent = PrivacyLedger::new(header);
+    spent.record(&DpEvent::gaussian(1.0)).unwrap();
+    let statement = burn_dp_accountant::PrivacyStatement::from_ledger(&spent, &[1e-5]).unwrap();
+    let error = ledger(&statement.to_json().unwrap());
+    assert!(error.contains("is a privacy statement, not a ledger"), "{error}");
 }
 
 fn json(arguments: &str) -> Value {

@@ -110,17 +110,19 @@ impl Training {
             ));
         }
         let (q, sigma, steps) = (&self.sampling_probability, &self.noise_multiplier, &self.steps);
-        if q.is_empty() || q.len() != sigma.len() || q.len() != steps.len() {
-            return Err(invalid(
-                "--sampling-probability, --noise-multiplier, --steps",
-                format!(
-                    "must be given equally often and at least once (or use --ledger FILE), got \
-                     {}, {} and {}",
-                    q.len(),
-                    sigma.len(),
-                    steps.len()
-                ),
-            ));
+        let given = [
+            ("--sampling-probability", q.len()),
+            ("--noise-multiplier", sigma.len()),
+            ("--steps", steps.len()),
+        ];
+        let segments = q.len().max(sigma.len()).max(steps.len()).max(1);
+        if let Some((name, count)) = given.into_iter().find(|(_, count)| *count < segments) {
+            let reason = match count {
+                0 => "must be given, or --ledger FILE in place of probability, noise and steps"
+                    .into(),
+                _ => format!("must be given once for each of the {segments} segments, got {count}"),
+            };
+            return Err(invalid(name, reason));
         }
         let mut events = Vec::new();
         for ((&q, &sigma), &steps) in q.iter().zip(sigma).zip(steps) {

@@ -8,6 +8,7 @@ use super::super::strategy_search::{StrategyFamily, StrategySearch};
 use super::Strategy;
 use crate::atomic_file;
 use crate::error::AccountantError;
+use crate::strict_json;
 
 /// Version of the files.
 const FORMAT_VERSION: u32 = 1;
@@ -45,7 +46,7 @@ fn read(path: &Path) -> Result<StrategyFile, AccountantError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| AccountantError::Io { path: path.to_path_buf(), source })?;
     let file: StrategyFile =
-        serde_json::from_str(&text).map_err(|source| AccountantError::Format {
+        strict_json::read(&text).map_err(|source| AccountantError::Format {
             reason: format!("{} is not a strategy", path.display()),
             source: Some(source),
         })?;

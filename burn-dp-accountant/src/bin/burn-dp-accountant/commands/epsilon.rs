@@ -106,14 +106,14 @@ pub(super) fn run(arguments: &Arguments) -> Output {
 }
 
 /// Returns the best guarantee, with the exact value as its estimate. The slow search for the exact
-/// value follows if the quick one fails. A note says why there is no exact value.
+/// value follows if the quick one fails. A note says if there is no exact value.
 fn exact(events: &Events, delta: f64) -> Result<Epsilon, AccountantError> {
     let mut answer = events.ledger()?.epsilon(delta)?;
     match answer.method {
         Method::Exact | Method::ClosedForm | Method::Nothing => return Ok(answer),
         Method::Pld if answer.upper.is_finite() => {}
-        method => {
-            answer.notes.push(format!("no exact value; the method was: {method}"));
+        _ => {
+            answer.notes.push("no exact value is known".to_string());
             return Ok(answer);
         }
     }
@@ -128,10 +128,7 @@ fn exact(events: &Events, delta: f64) -> Result<Epsilon, AccountantError> {
             answer.method = Method::Exact;
         }
         Ok(value) => answer.notes.push(format!("the exact value {value} is not in the bracket")),
-        Err(error) => {
-            let method = answer.method;
-            answer.notes.push(format!("no exact value; the method was: {method}; {error}"));
-        }
+        Err(_) => answer.notes.push("no exact value was found; the bracket is certain".to_string()),
     }
     Ok(answer)
 }
