@@ -376,8 +376,8 @@ fn a_run_after_earlier_releases_has_one_budget_with_them_also_if_it_is_resumed()
     insecure.save(folder.path().join("insecure.json")).unwrap();
     PrivacyLedger::new(before.header().clone()).save(folder.path().join("empty.json")).unwrap();
     for (file, expected) in [
-        ("none.json", "--earlier-ledger none.json cannot be read"),
-        ("privacy.json", "give the ledger.json of an output folder"),
+        ("none.json", "--earlier-ledger must be the ledger.json of an output folder"),
+        ("privacy.json", "is a privacy statement, not a ledger"),
         ("empty.json", "--earlier-ledger empty.json contains no release"),
         ("insecure.json", "fixed seed 7"),
         ("first.json --sampling fixed-size", "earlier_releases must be for one example"),

@@ -13,6 +13,11 @@ use crate::ModelError;
 /// Name of the file in the folder of a model.
 const FILE: &str = "config.json";
 
+/// What the folder of a model must hold, and where to get it.
+const CHECKPOINT: &str = "a model is a folder with config.json, model.safetensors or \
+     pytorch_model.bin, and for texts tokenizer.json; nothing is downloaded: get a public \
+     checkpoint with `hf download openai-community/gpt2 --local-dir gpt2`, for example";
+
 /// The architecture of a checkpoint, from its `config.json`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -188,8 +193,23 @@ impl Config {
     /// is not supported, or if the heads do not divide the width.
     pub fn read(folder: &Path) -> Result<Self, ModelError> {
         let path = folder.join(FILE);
-        let text = std::fs::read_to_string(&path).map_err(|error| ModelError::new(&path, error))?;
+        let text = Self::text(folder)?;
         Self::parse(&text).map_err(|reason| ModelError::new(&path, reason))
+    }
+
+    /// Returns the content of `config.json`.
+    fn text(folder: &Path) -> Result<String, ModelError> {
+        let path = folder.join(FILE);
+        std::fs::read_to_string(&path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                let lacks = match folder.is_dir() {
+                    true => format!("has no {FILE}"),
+                    false => "is not a folder".into(),
+                };
+                ModelError::new(folder, format!("{lacks}; {CHECKPOINT}"))
+            }
+            _ => ModelError::new(&path, error),
+        })
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -270,7 +290,7 @@ impl Config {
             id2label: BTreeMap<String, String>,
         }
         let path = folder.join(FILE);
-        let text = std::fs::read_to_string(&path).map_err(|error| ModelError::new(&path, error))?;
+        let text = Self::text(folder)?;
         let Labels { id2label } =
             serde_json::from_str(&text).map_err(|error| ModelError::new(&path, error))?;
         (0..id2label.len())
@@ -316,6 +336,18 @@ mod tests {
             let text = if text.starts_with('{') { text } else { format!("{{{text}}}") };
             let error = Config::parse(&text).unwrap_err();
             assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_folder_or_file_is_named_with_what_a_model_is() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, expected) in [
+            (folder.path().to_path_buf(), "has no config.json; a model is a folder"),
+            (folder.path().join("gpt2"), "gpt2: is not a folder; a model is a folder"),
+        ] {
+            let error = Config::read(&path).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains("hf download"), "{error}");
         }
     }
 

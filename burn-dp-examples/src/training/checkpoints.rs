@@ -165,10 +165,16 @@ impl Checkpoints {
     }
 
     fn compare_settings(&self) -> Result<(), TrainError> {
-        let saved = self.saved()?.ok_or_else(|| TrainError::Io {
-            path: self.settings_file(),
-            source: std::io::ErrorKind::NotFound.into(),
-        })?;
+        let Ok(Some(saved)) = self.saved() else {
+            let path = self.settings_file();
+            let reason = format!(
+                "compares the settings with {}, which is missing, damaged or of another program; \
+                 restore the file from a backup, or begin a new run in another --output: what the \
+                 interrupted run released stays spent",
+                path.display()
+            );
+            return Err(TrainError::option("--resume", reason));
+        };
         let settings = self.publishable()?;
         let unset = "not set".to_string();
         let names = saved.keys().chain(settings.keys());
@@ -315,16 +321,33 @@ pub(super) fn compared(settings: &impl Serialize) -> Result<BTreeMap<String, Str
         reason: error.to_string(),
     })?;
     let Value::Object(settings) = value else { return Ok(BTreeMap::new()) };
-    let text = |value: Value| match value {
-        Value::Null => None,
-        Value::String(text) => Some(text),
-        Value::Number(number) => Some(number.to_string().trim_end_matches(".0").to_string()),
-        other => Some(other.to_string()),
+    let mut texts = BTreeMap::new();
+    for (name, value) in settings {
+        // A name with spaces is not an option.
+        let name = if name.contains(' ') { name } else { format!("--{name}") };
+        insert(&mut texts, name, value);
+    }
+    Ok(texts)
+}
+
+/// Inserts a setting, or the parts of one: each part is compared by itself.
+fn insert(texts: &mut BTreeMap<String, String>, name: String, value: Value) {
+    let text = match value {
+        Value::Null => return,
+        Value::Object(parts) => {
+            for (part, value) in parts {
+                insert(texts, format!("{name}, {part}"), value);
+            }
+            return;
+        }
+        Value::String(text) => text,
+        Value::Number(number) => number.to_string().trim_end_matches(".0").to_string(),
+        Value::Array(values) if values.iter().all(Value::is_string) => {
+            values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+        }
+        other => other.to_string(),
     };
-    // A name with spaces is not an option.
-    let name = |name: String| if name.contains(' ') { name } else { format!("--{name}") };
-    let settings = settings.into_iter();
-    Ok(settings.filter_map(|(key, value)| Some((name(key), text(value)?))).collect())
+    texts.insert(name, text);
 }
 
 #[cfg(test)]
@@ -376,6 +399,34 @@ mod tests {
             let other = checkpoints(&output, line);
             let error = other.compare_settings().unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_setting_is_compared_by_itself() {
+        let layers = serde_json::json!({ "a": 1, "b": "c" });
+        let settings = serde_json::json!({ "lr": 1.0, "a list": ["x", "y"], "layers": layers });
+        let text = compared(&settings).unwrap();
+        let expected =
+            [("--layers, a", "1"), ("--layers, b", "c"), ("--lr", "1"), ("a list", "x,y")];
+        assert!(text.iter().map(|(name, value)| (name.as_str(), value.as_str())).eq(expected));
+    }
+
+    #[test]
+    fn settings_that_are_missing_or_damaged_are_named_at_a_resume() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = checkpoints(&folder.path().join("out"), "");
+        begin(&checkpoints);
+        let path = checkpoints.settings_file();
+        let content = std::fs::read(&path).unwrap();
+        for damaged in [Some(&content[..content.len() / 2]), None] {
+            match damaged {
+                Some(content) => std::fs::write(&path, content).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
+            let error = checkpoints.compare_settings().unwrap_err().to_string();
+            assert!(error.starts_with("--resume compares the settings with"), "{error}");
+            assert!(error.contains("settings.json") && error.contains("backup"), "{error}");
         }
     }
 

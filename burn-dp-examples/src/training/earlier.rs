@@ -33,9 +33,8 @@ impl EarlierLedgers {
             }
             let ledger = PrivacyLedger::load(path).map_err(|error| {
                 refused(format!(
-                    "{} cannot be read: {error}; give the ledger.json of an output folder, which \
-                     is next to its privacy.json",
-                    path.display()
+                    "must be the ledger.json of an output folder, which is next to its \
+                     privacy.json: {error}"
                 ))
             })?;
             match ledger.releases() {

@@ -143,8 +143,10 @@ mod tests {
             ("lr = = 2", "is not TOML"),
             ("lr = [2]", "has lr = [2]; a value"),
             ("preset = \"mnist-cnn\"", "names another recipe (preset)"),
-            // The parser rejects an unknown option.
-            ("learning-rate = 2", "--learning-rate"),
+            // The parser rejects an unknown option, and a value.
+            ("learning-rate = 2", "bad.toml: unexpected argument '--learning-rate' found"),
+            ("lr = \"x\"", "bad.toml: invalid value 'x' for '--lr <LR>'"),
+            ("epochs = -1", "bad.toml: invalid value '-1' for '--epochs <"),
         ] {
             std::fs::write(&path, text).unwrap();
             let text = error(&format!("--recipe {}", path.display()));

@@ -30,6 +30,7 @@ use crate::models::ModelName;
 /// `--clipping batch` alone trains LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
+#[command(allow_negative_numbers = true)]
 #[command(mut_arg("epsilon", |arg| {
     with_default(arg, "3; 8 for users; none for batch clipping, which has the noise of the paper")
 }))]
@@ -133,13 +134,18 @@ impl TrainOptions {
         let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
         let options = Self::parsed(&words)?;
         let Some(recipe) = &options.recipe.recipe else { return Ok(options) };
-        let recipe = recipes::options(recipe).map_err(|error| {
-            Self::command().error(clap::error::ErrorKind::ValueValidation, error)
-        })?;
+        let refused =
+            |reason: String| Self::command().error(clap::error::ErrorKind::ValueValidation, reason);
+        let found = recipes::options(recipe).map_err(|error| refused(error.to_string()))?;
         let is_given = |name: &str| options.given.iter().any(|(given, _)| given[2..] == *name);
-        let added = recipe.into_iter().filter(|(name, _)| !is_given(name));
+        let added = found.into_iter().filter(|(name, _)| !is_given(name));
         words.splice(1..1, added.map(|(_, word)| word.into()));
-        Self::parsed(&words)
+        // The words of the command line alone were accepted.
+        Self::parsed(&words).map_err(|error| {
+            let text = error.to_string();
+            let reason = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            refused(format!("--recipe {}: {reason}", recipe.display()))
+        })
     }
 
     fn parsed(words: &[OsString]) -> Result<Self, clap::Error> {

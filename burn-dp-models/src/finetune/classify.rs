@@ -6,6 +6,7 @@ use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp_examples::training::{Evaluation, TrainError};
+use serde_json::json;
 
 use super::data::{Columns, TextRow};
 use super::encoding::Encoding;
@@ -13,15 +14,15 @@ use super::export::{Export, Written};
 use super::figures::FinetuneFigures;
 use super::finish::finish;
 use super::options::{FinetuneOptions, Labels, Texts, Way};
-use super::read::trained_device;
+use super::read::{class_names, trained_device};
 use super::split::Split;
 use super::task::{EVALUATED, Task, in_precision_of};
 use super::training::FinetuneRun;
 use super::units::Source;
 use super::ways::{self, Parts};
 use crate::{
-    BertClassifier, ClassifierHead, Config, Gpt2Classifier, ModelError, RobertaClassifier,
-    Sequence, TextClassifier, Tokens, Weights,
+    BertClassifier, ClassifierHead, Config, Gpt2Classifier, RobertaClassifier, Sequence,
+    TextClassifier, Tokens, Weights,
 };
 
 /// A text and its class.
@@ -85,23 +86,6 @@ struct Request<'a> {
     names: &'a [String],
 }
 
-/// Returns the names of the classes: from the options or, if absent, from the configuration.
-fn class_names(options: &FinetuneOptions, labels: &Labels) -> Result<Vec<String>, TrainError> {
-    let names = match labels.labels.is_empty() {
-        true => Config::labels(&options.model)?,
-        false => labels.labels.clone(),
-    };
-    if names.len() < 2 {
-        let reason = format!(
-            "must name at least two classes, got {}; they are public, so they are not taken from \
-             the data",
-            names.len()
-        );
-        return Err(TrainError::option("--labels", reason));
-    }
-    Ok(names)
-}
-
 impl Request<'_> {
     fn run<M: TextClassifier>(
         &self,
@@ -131,14 +115,12 @@ impl Request<'_> {
                 let names = names.join(", ");
                 format!("`{}` is {:?}, and the classes are {names}", labels.label, row.label)
             });
-            match label {
-                Ok(label) => Ok(Labeled { sequence: encoding.text(&row.text)?, label: *label }),
-                Err(reason) => Err(ModelError::new(&texts.data, reason).into()),
-            }
+            let sequence = encoding.text(&row.text).map_err(|error| error.to_string());
+            Ok(Labeled { label: *label?, sequence: sequence? })
         };
         let split = Split::read(texts, columns, sample)?;
-        let classes = format!("{} {names:?}", labels.label);
-        let source = Source::of_texts(texts, &classes, &split);
+        let classes = json!({ "label": labels.label, "labels": names });
+        let source = Source::of_texts(texts, classes, &split);
         let run = FinetuneRun::new("classify", options, way, source)?;
         let all = model.num_params();
         let export = Export {

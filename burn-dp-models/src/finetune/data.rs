@@ -53,6 +53,11 @@ pub(super) fn rows(
     content: &[u8],
     columns: Columns<'_>,
 ) -> Result<Vec<TextRow>, TrainError> {
+    let others = [("class", columns.label), ("prompt", columns.prompt), ("user", columns.user)];
+    if let Some((use_of, _)) = others.into_iter().find(|(_, name)| *name == Some(columns.text)) {
+        let reason = format!("`{}` is given as the text and as the {use_of}", columns.text);
+        return Err(ModelError::new(path, reason).into());
+    }
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let rows = match name.trim_end_matches(".gz").rsplit_once('.') {
         Some((_, "csv")) => from_csv(content, columns),
@@ -88,28 +93,54 @@ impl Columns<'_> {
 
 fn from_csv(content: &[u8], columns: Columns<'_>) -> Result<Vec<TextRow>, String> {
     let mut reader = csv::Reader::from_reader(content);
-    let head = reader.headers().map_err(|error| error.to_string())?.clone();
+    let head = reader.headers().map_err(csv_reason)?.clone();
     let known = || head.iter().collect::<Vec<_>>().join(", ");
     let place = |column: &str| {
-        let place = head.iter().position(|name| name == column);
+        let mut places = (0..head.len()).filter(|&place| &head[place] == column);
+        let place = places.next();
+        if places.next().is_some() {
+            return Err(format!("has two columns `{column}`; rename one of them"));
+        }
         place.ok_or_else(|| format!("has no column `{column}`; its columns are {}", known()))
     };
     let mut rows = Vec::new();
     for record in reader.records() {
-        let record = record.map_err(|error| error.to_string())?;
+        let record = record.map_err(csv_reason)?;
         let value = |column: &str| Ok(record[place(column)?].to_string());
         rows.push(columns.row(value)?);
     }
     Ok(rows)
 }
 
+/// Returns the line of an error, and the cause.
+fn csv_reason(error: csv::Error) -> String {
+    let line = error.position().map(|position| format!("line {}: ", position.line()));
+    let reason = match error.kind() {
+        csv::ErrorKind::Utf8 { .. } => "is not UTF-8; convert the file".into(),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => format!(
+            "has {len} fields, and the header {expected_len}; put fields with commas or line \
+             breaks in double quotes"
+        ),
+        _ => return error.to_string(),
+    };
+    format!("{}{reason}", line.unwrap_or_default())
+}
+
 fn from_json_lines(content: &[u8], columns: Columns<'_>) -> Result<Vec<TextRow>, String> {
-    let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
+    let text = std::str::from_utf8(content).map_err(|error| {
+        let line = content[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        format!("line {}: is not UTF-8; convert the file", line + 1)
+    })?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let row = |(index, line): (usize, &str)| {
-        let at = |reason: String| format!("row {}: {reason}", index + 1);
-        let object: Map<String, Value> =
-            serde_json::from_str(line).map_err(|error| at(error.to_string()))?;
+        let at = |reason: String| format!("line {}: {reason}", index + 1);
+        let object: Map<String, Value> = serde_json::from_str(line).map_err(|error| {
+            let column = error.column();
+            let reason = error.to_string();
+            // Each line is parsed by itself.
+            let reason = reason.trim_end_matches(&format!(" at line 1 column {column}"));
+            at(format!("is not a JSON object: {reason} at column {column}"))
+        })?;
         let value = |column: &str| match object.get(column) {
             Some(Value::String(text)) => Ok(text.clone()),
             Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value.to_string()),
@@ -148,14 +179,42 @@ mod tests {
     }
 
     #[test]
+    fn a_column_with_two_uses_is_refused() {
+        for (columns, expected) in [
+            (Columns { label: Some("body"), ..COLUMNS }, "as the text and as the class"),
+            (Columns { user: Some("body"), ..COLUMNS }, "as the text and as the user"),
+        ] {
+            let error = rows(Path::new("a.csv"), b"body\na\n", columns).unwrap_err().to_string();
+            assert!(error.contains("`body` is given") && error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_not_utf_8_is_named_with_its_line() {
+        for (name, content) in [
+            ("a.csv", b"author,body,stars\na,b,1\na,\xff,1\n".as_slice()),
+            ("a.jsonl", b"{\"author\":1,\"body\":1,\"stars\":1}\n\n{\"body\":\"\xff\"}"),
+        ] {
+            let error = rows(Path::new(name), content, COLUMNS).unwrap_err().to_string();
+            assert!(error.contains("line 3: is not UTF-8; convert the file"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_bad_file_is_named_with_its_row_and_the_way_out() {
         for (name, content, expected) in [
             ("a.txt", "", ".csv or a .jsonl"),
             ("a.csv", "author,body,stars\n", "has no rows"),
             ("a.csv", "author,text,stars\na,b,1\n", "no column `body`; its columns are author"),
-            ("a.csv", "author,body,stars\na,b\n", "2 fields"),
+            ("a.csv", "author,body,stars,body\na,b,1,c\n", "two columns `body`"),
+            ("a.csv", "author,body,stars\na,b,1\na,b\n", "line 3: has 2 fields, and the header 3"),
             ("a.csv", "author,body,stars\na,b,1\na, ,1\n", "row 2: `body` is empty"),
-            ("a.jsonl", "{\"body\":\"x\"\n", "row 1: EOF"),
+            (
+                "a.jsonl",
+                "\n{\"body\":\"x\"\n",
+                "line 2: is not a JSON object: EOF while parsing an object at column 11",
+            ),
+            ("a.jsonl", "[1]", "line 1: is not a JSON object: invalid type: sequence"),
             ("a.jsonl", "{\"body\":\"x\",\"stars\":1}", "no column `author`"),
             ("a.jsonl", "{\"body\":[],\"stars\":1,\"author\":1}", "neither a text nor"),
         ] {

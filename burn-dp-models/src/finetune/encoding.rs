@@ -46,6 +46,13 @@ impl Encoding {
         }
         let path = folder.join(FILE);
         let failed = |error: tokenizers::Error| TrainError::from(ModelError::new(&path, error));
+        if !path.is_file() {
+            let reason = format!(
+                "has no {FILE}; older checkpoints have only a list of words: `save_pretrained` of \
+                 AutoTokenizer in transformers writes the file"
+            );
+            return Err(ModelError::new(folder, reason).into());
+        }
         let mut tokenizer = Tokenizer::from_file(&path).map_err(failed)?;
         let truncation = TruncationParams { max_length, ..TruncationParams::default() };
         tokenizer.with_truncation(Some(truncation)).map_err(failed)?;
@@ -194,6 +201,9 @@ mod tests {
         assert!(encoding.text("the film").is_ok());
         let error = encoding.text("is good").unwrap_err().to_string();
         assert!(error.contains("`good` with id 45, but the model has 40 tokens"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        let error = Encoding::read(folder.path(), &config, 8).err().unwrap().to_string();
+        assert!(error.contains("has no tokenizer.json") && error.contains("save_pre"), "{error}");
         let error = Encoding::read(folder.path(), &config, 99).err().unwrap().to_string();
         assert!(error.contains("12 positions") && error.contains("--max-length"), "{error}");
     }

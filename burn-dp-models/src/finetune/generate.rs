@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Distribution, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig, ExampleReduction};
-use burn_dp_examples::training::{Evaluation, TrainError, device};
+use burn_dp_examples::training::{Evaluation, TrainError, device, typed};
+use serde_json::json;
 
 use super::bleu::bleu;
 use super::canaries::{Canaries, Canary};
@@ -50,7 +51,8 @@ pub(super) fn run(
         user: texts.user.as_deref(),
     };
     let sample = |row: &TextRow| {
-        let sequence = encoding.generated(&row.prompt, &row.text)?;
+        let sequence = encoding.generated(&row.prompt, &row.text);
+        let sequence = sequence.map_err(|error| error.to_string())?;
         Ok(Text { sequence, prompt: row.prompt.clone(), text: row.text.clone() })
     };
     let mut split = Split::read(texts, columns, sample)?;
@@ -58,10 +60,11 @@ pub(super) fn run(
         let row = Text { sequence: sequence.clone(), prompt: String::new(), text: text.clone() };
         split.insert(vec![row; canaries.canary_repetitions], texts.user.is_some());
     }
-    let columns = format!("{:?} {:?}", prompts.prompt, prompts.loss);
-    let mut source = Source::of_texts(texts, &columns, &split);
-    source.settings["canaries"] = canaries.canaries.into();
-    source.settings["canary-repetitions"] = canaries.canary_repetitions.into();
+    let settings = json!({
+        "prompt": prompts.prompt, "loss": typed(prompts.loss), "canaries": canaries.canaries,
+        "canary-repetitions": canaries.canary_repetitions,
+    });
+    let source = Source::of_texts(texts, settings, &split);
     let run = FinetuneRun::new("generate", options, way, source)?;
     let all = model.num_params();
     let (model, targets) = ways::choose(&options.training, model, parts)?;

@@ -17,6 +17,7 @@ use serde::{Serialize, Serializer};
 #[command(name = "cargo xtask finetune", bin_name = "cargo xtask finetune", version)]
 pub enum Finetune {
     /// Train a classifier of texts: GPT-2, BERT or RoBERTa.
+    #[command(allow_negative_numbers = true)]
     #[command(mut_arg("output", |arg| arg.default_value("out/finetune")))]
     Classify {
         /// Model, privacy and training.
@@ -30,6 +31,7 @@ pub enum Finetune {
         labels: Labels,
     },
     /// Train a language model that generates texts: GPT-2.
+    #[command(allow_negative_numbers = true)]
     #[command(mut_arg("output", |arg| arg.default_value("out/finetune")))]
     Generate {
         /// Model, privacy and training.
@@ -47,6 +49,7 @@ pub enum Finetune {
     },
     /// Train a classifier of images: ViT, or a ResNet of torchvision, whose norms keep their
     /// statistics.
+    #[command(allow_negative_numbers = true)]
     #[command(mut_arg("output", |arg| arg.default_value("out/finetune")))]
     Images {
         /// Model, privacy and training.
@@ -57,8 +60,10 @@ pub enum Finetune {
         images: Images,
     },
     /// Train a small GPT-2 or BERT and its tokenizer on public texts, without privacy.
+    #[command(allow_negative_numbers = true)]
     Pretrain(PretrainOptions),
     /// Measure how much a GPT-2 prefers canaries to other made-up texts.
+    #[command(allow_negative_numbers = true)]
     Exposure(ExposureOptions),
     /// Compare models, gradients and files with transformers, torchvision and peft.
     Check(CheckOptions),

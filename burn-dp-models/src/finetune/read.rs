@@ -5,8 +5,38 @@ use std::path::Path;
 use burn::tensor::Device;
 use burn_dp_examples::training::{BackendName, TrainError, device, typed};
 
-use super::options::{FinetuneOptions, Packing};
+use super::options::{FinetuneOptions, Labels, Packing};
 use crate::{Config, Gpt2LanguageModel, Weights};
+
+/// Returns the names of the classes: from the options or, if absent, from the configuration.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] if there are fewer than two, or one is given twice.
+pub(super) fn class_names(
+    options: &FinetuneOptions,
+    labels: &Labels,
+) -> Result<Vec<String>, TrainError> {
+    let names = match labels.labels.is_empty() {
+        true => Config::labels(&options.model)?,
+        false => labels.labels.clone(),
+    };
+    if names.len() < 2 {
+        let reason = format!(
+            "must name at least two classes, got {}; they are public, so they are not taken from \
+             the data",
+            names.len()
+        );
+        return Err(TrainError::option("--labels", reason));
+    }
+    if let Some(name) =
+        (1..names.len()).find_map(|at| names[..at].contains(&names[at]).then(|| &names[at]))
+    {
+        let reason = format!("must name each class once, got `{name}` twice");
+        return Err(TrainError::option("--labels", reason));
+    }
+    Ok(names)
+}
 
 /// Returns the device of the training. All tensors that are combined need the same device.
 ///

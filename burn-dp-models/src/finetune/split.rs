@@ -7,6 +7,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::data::{self, Columns, TextRow};
 use super::options::Texts;
+use crate::ModelError;
 
 /// Without a file for the evaluation, about one of this many rows or users is evaluated.
 const TEST_EVERY: u32 = 10;
@@ -34,13 +35,18 @@ impl<S> Split<S> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of reading and converting, and [`TrainError::Option`] if there are too
-    /// few rows or users to evaluate some of them.
+    /// Returns the errors of reading, [`TrainError::Record`] with the row if it cannot be
+    /// converted, and [`TrainError::Option`] if there are too few rows or users to evaluate some of
+    /// them.
     pub(super) fn read(
         texts: &Texts,
         columns: Columns<'_>,
-        sample: impl Fn(&TextRow) -> Result<S, TrainError>,
+        sample: impl Fn(&TextRow) -> Result<S, String>,
     ) -> Result<Self, TrainError> {
+        let sample = |path: &Path, index: usize, row: &TextRow| {
+            let named = |reason| ModelError::new(path, format!("row {}: {reason}", index + 1));
+            sample(row).map_err(|reason| TrainError::from(named(reason)))
+        };
         let (content, rows) = data::read(&texts.data, columns)?;
         let checksum = crc32fast::hash(&content);
         let mut users: HashMap<&str, usize> = HashMap::new();
@@ -54,7 +60,7 @@ impl<S> Split<S> {
         let units = units.collect::<Vec<_>>();
         let mut equal: HashMap<&TextRow, u32> = HashMap::new();
         let (mut train, mut test) = (Vec::new(), Vec::new());
-        for (unit, row) in units.into_iter().zip(&rows) {
+        for (index, (unit, row)) in units.into_iter().zip(&rows).enumerate() {
             let key = match columns.user {
                 Some(_) => row.user.clone(),
                 None => {
@@ -65,8 +71,8 @@ impl<S> Split<S> {
             };
             let is_test = crc32fast::hash(key.as_bytes()).is_multiple_of(TEST_EVERY);
             match texts.test.is_none() && is_test {
-                true => test.push(sample(row)?),
-                false => train.push((unit, sample(row)?)),
+                true => test.push(sample(&texts.data, index, row)?),
+                false => train.push((unit, sample(&texts.data, index, row)?)),
             }
         }
         if let Some(path) = &texts.test {
@@ -81,7 +87,8 @@ impl<S> Split<S> {
             }
             let columns = Columns { user: None, ..columns };
             let (_, rows) = data::read(path, columns)?;
-            test = rows.iter().map(sample).collect::<Result<_, _>>()?;
+            let rows = rows.iter().enumerate();
+            test = rows.map(|(index, row)| sample(path, index, row)).collect::<Result<_, _>>()?;
         }
         if test.is_empty() {
             let reason = format!(

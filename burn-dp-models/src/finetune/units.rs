@@ -30,13 +30,16 @@ impl Source {
     ///
     /// # Arguments
     ///
-    /// - `columns`: other settings that the samples depend on
-    pub(super) fn of_texts<S>(texts: &Texts, columns: &str, split: &Split<S>) -> Self {
-        let settings = json!({
+    /// - `others`: other settings that the samples depend on, by option
+    pub(super) fn of_texts<S>(texts: &Texts, others: Value, split: &Split<S>) -> Self {
+        let mut settings = json!({
             "data": texts.data, "test": texts.test, "text": texts.text, "user": texts.user,
             "user-rows": texts.user_rows, "max-length": texts.max_length,
-            "the columns": columns, "the checksum of the data": split.checksum,
+            "the checksum of the data": split.checksum,
         });
+        for (name, value) in others.as_object().into_iter().flatten() {
+            settings[name] = value.clone();
+        }
         Self {
             user_rows: texts.user.is_some().then_some(texts.user_rows),
             units: split.units(),

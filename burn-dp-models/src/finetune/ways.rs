@@ -1,7 +1,7 @@
 //! The choice of the trained parameters of a model.
 
 use burn::module::{Module, ParamGroup};
-use burn_dp_examples::training::{TrainError, typed};
+use burn_dp_examples::training::{TrainError, checks, typed};
 
 use super::options::{TrainingOptions, Way};
 use super::packing::scheme;
@@ -29,6 +29,7 @@ pub(super) fn way(options: &TrainingOptions, parts: Parts) -> Result<Way, TrainE
     if way == Way::Lora && options.lora.is_none() {
         return refuse("--lora", "must be given with --train lora: the rank of the adapters");
     }
+    checks::at_least_one([("--lora", options.lora.unwrap_or(1))])?;
     if way != Way::Lora {
         let reason = format!("is for adapters, not for --train {}; leave it out", typed(way));
         let given = [
@@ -127,7 +128,7 @@ fn layers(
             Ok(rank) => Ok((name.to_string(), rank)),
             Err(_) => Err(TrainError::option(
                 "--lora-layers",
-                format!("must have a number as the rank, got `{layer}`"),
+                format!("must have a whole number after the equals sign, got `{layer}`"),
             )),
         },
     };

@@ -50,7 +50,10 @@ impl Weights {
         if let Some(path) = file(SHARDS) {
             return Self::read_shards(folder, &path);
         }
-        Err(ModelError::new(folder, format!("has neither {SAFETENSORS} nor {PYTORCH}")))
+        Err(ModelError::new(
+            folder,
+            format!("has neither {SAFETENSORS}, also in shards, nor {PYTORCH}"),
+        ))
     }
 
     /// Reads one file: safetensors, or PyTorch if its name ends in `.bin`, `.pt` or `.pth`.

@@ -276,7 +276,7 @@ fn a_run_is_not_resumed_with_other_data() {
 fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
     let folder = tempfile::tempdir().unwrap();
     for (line, expected) in [
-        (format!("classify {CLASSIFY} --model none"), "config.json"),
+        (format!("classify {CLASSIFY} --model none"), "is not a folder; a model is a folder with"),
         (format!("classify {CLASSIFY} --model vit-classify"), "finetune images"),
         ("images --model gpt2-classify".into(), "train"),
         (
@@ -291,7 +291,19 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
                 .into(),
             "at most",
         ),
-        ("classify --model bert-classify --label stars --labels up,other".into(), "\"down\""),
+        (
+            "classify --model bert-classify --label stars --labels up,other".into(),
+            "data.csv: row 4: `stars` is \"down\", and the classes are up, other",
+        ),
+        (
+            "classify --model bert-classify --label stars --labels up,down,up".into(),
+            "--labels must name each class once, got `up` twice",
+        ),
+        ("classify --model bert-classify --label body --labels up,down".into(), "`body` is given"),
+        (
+            format!("classify {CLASSIFY} --model gpt2-classify --lora 0"),
+            "--lora must be at least 1, got 0",
+        ),
         ("classify --model bert-classify --label stars --labels up".into(), "at least two"),
         ("classify --model roberta-classify --label stars".into(), "tokenizer.json"),
         ("generate --model bert-classify".into(), "must be a GPT-2"),

@@ -8,7 +8,8 @@ use clap::Args;
 #[derive(Args, Debug, Clone)]
 pub struct FinetuneGainOptions {
     /// File of texts: .csv with a header row, or .jsonl, plain or gzip. One half is treated as
-    /// public and pre-trains a small GPT-2; the other half is private.
+    /// public and pre-trains a small GPT-2, or with --label a small BERT; the other half is
+    /// private.
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
     /// Column of the text.
@@ -21,7 +22,7 @@ pub struct FinetuneGainOptions {
     /// Column of the user: protects all rows of a user together.
     #[arg(long, value_name = "COLUMN")]
     pub user: Option<String>,
-    /// Column of the class: trains a classifier instead of a language model.
+    /// Column of the class: trains a BERT that classifies instead of a language model.
     #[arg(long, value_name = "COLUMN", requires = "labels")]
     pub label: Option<String>,
     /// Names of the classes.

@@ -105,6 +105,11 @@ impl Kind {
         }
     }
 
+    /// Returns the model that is trained on the public half.
+    fn architecture(self) -> &'static str {
+        if self == Self::Classes { "bert" } else { "gpt2" }
+    }
+
     fn length(self, setting: &Setting) -> Length {
         match self {
             Self::Rows => setting.rows,
@@ -192,6 +197,7 @@ impl Runs<'_> {
             }
             let (public, model) = (text(&public), text(model));
             let mut words = vec!["pretrain", "--data", &public, "--text", "text"];
+            words.extend(["--architecture", self.kind.architecture()]);
             words.extend(["--positions", self.setting.positions, "--output", &model]);
             words.extend(["--steps", steps]);
             words.extend(self.setting.sizes);
@@ -234,6 +240,10 @@ impl Runs<'_> {
         words.extend(["--epsilon", &epsilon, "--delta", &delta, "--seed", &seed]);
         words.extend(["--batch-size", &batch, "--epochs", &epochs]);
         words.extend(contender.options);
+        if self.kind == Kind::Classes && contender.way == Way::Lora {
+            // Masked tokens do not train the pooler.
+            words.extend(["--lora-layers", "query,value,pooler.dense"]);
+        }
         let reached = finetune(&words)?;
         reached.ok_or_else(|| TrainError::option("--data", "gave no training"))
     }
@@ -247,8 +257,9 @@ impl Runs<'_> {
         let protected = if self.kind == Kind::Users { "all rows of a user" } else { "a row" };
         let size = if preset == Preset::Quick { "small" } else { "larger" };
         let Length { epochs, batch } = self.kind.length(&self.setting);
+        let model = if self.kind == Kind::Classes { "BERT" } else { "GPT-2" };
         format!(
-            "A {size} GPT-2, pre-trained on the public half of {} and fine-tuned on the other: \
+            "A {size} {model}, pre-trained on the public half of {} and fine-tuned on the other: \
              {epochs} passes in batches of {batch}, protecting {protected} at δ = {:e}, {seeds} \
              seeds.",
             self.options.data.file_name().unwrap_or_default().to_string_lossy(),

@@ -14,6 +14,7 @@ use crate::training::{TrainError, TrainOptions, checks};
 /// The budget covers the whole search. Options after `--` are passed to `cargo xtask train`.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask tune", bin_name = "cargo xtask tune", version)]
+#[command(allow_negative_numbers = true)]
 pub struct TuneOptions {
     /// An option of the training and its values, for example lr=0.1,0.3,1; each run draws one value
     /// of each.
