@@ -197,6 +197,60 @@ impl PrivacyStatement {
         })
     }
 
+    /// Returns the guarantee as text: what is hidden, ε, and the releases. The whole statement, with
+    /// further facts and what is not covered, is its [`Display`](fmt::Display) form.
+    pub fn summary(&self) -> String {
+        let mut text = String::new();
+        self.write_summary(&mut text).unwrap_or_default();
+        text
+    }
+
+    fn write_summary(&self, f: &mut impl fmt::Write) -> fmt::Result {
+        writeln!(f, "Privacy statement")?;
+        if !self.private {
+            writeln!(f, "  NOT PRIVATE: no finite epsilon is guaranteed.")?;
+        }
+        line(f, "unit of privacy", &self.unit)?;
+        line(f, "neighboring data", self.relation)?;
+        for Epsilon { upper, delta, method, notes, .. } in &self.epsilons {
+            let guarantee = match upper.is_finite() {
+                true => {
+                    format!("epsilon <= {} at delta = {delta:e} ({method})", Rounded::up(*upper))
+                }
+                false => format!("none at delta = {delta:e}"),
+            };
+            line(f, "guarantee", guarantee)?;
+            for note in notes {
+                writeln!(f, "{:28}{note}", "")?;
+            }
+        }
+        for GroupEpsilon { units, epsilon: Epsilon { upper, delta, .. } } in &self.groups {
+            let guarantee = match upper.is_finite() {
+                true => format!("epsilon <= {} at delta = {delta:e}", Rounded::up(*upper)),
+                false => format!("no guarantee at delta = {delta:e}"),
+            };
+            line(f, &format!("{units} units at once"), guarantee)?;
+        }
+        let or_unstated = |text: &str| {
+            if text.is_empty() { "not stated".into() } else { with_short_numbers(text) }
+        };
+        line(f, "sampling", or_unstated(&self.sampler))?;
+        line(f, "clipping", or_unstated(&self.clipping))?;
+        let source = match &self.noise_source {
+            NoiseProvenance::Secure => "cryptographic generator, seeded by the operating system",
+            NoiseProvenance::Insecure { reason } => &format!("INSECURE: {reason}"),
+        };
+        line(f, "noise source", source)?;
+        if self.releases.is_empty() {
+            return line(f, "releases", "none");
+        }
+        writeln!(f, "  releases:")?;
+        for entry in &self.releases {
+            writeln!(f, "    {} x {}", entry.count, entry.event)?;
+        }
+        Ok(())
+    }
+
     /// Returns the statement as JSON text.
     ///
     /// # Errors
@@ -221,62 +275,9 @@ fn join(text: &mut String, other: &str) {
 
 impl fmt::Display for PrivacyStatement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Privacy statement")?;
-        if !self.private {
-            writeln!(f, "  NOT PRIVATE: no finite epsilon is guaranteed.")?;
-        }
-        writeln!(f, "  unit of privacy:      {}", self.unit)?;
-        writeln!(f, "  neighboring data:     {}", self.relation)?;
-        for epsilon in &self.epsilons {
-            if epsilon.upper.is_finite() {
-                let upper = Rounded::up(epsilon.upper);
-                let (delta, method) = (epsilon.delta, epsilon.method);
-                writeln!(
-                    f,
-                    "  guarantee:            epsilon <= {upper} at delta = {delta:e} ({method})"
-                )?;
-            } else {
-                writeln!(f, "  guarantee:            none at delta = {:e}", epsilon.delta)?;
-            }
-            for note in &epsilon.notes {
-                writeln!(f, "                        {note}")?;
-            }
-        }
-        for GroupEpsilon { units, epsilon } in &self.groups {
-            let (upper, delta) = (Rounded::up(epsilon.upper), epsilon.delta);
-            if epsilon.upper.is_finite() {
-                writeln!(
-                    f,
-                    "  {units} units at once:      epsilon <= {upper} at delta = {delta:e}"
-                )?;
-            } else {
-                writeln!(f, "  {units} units at once:      no guarantee at delta = {delta:e}")?;
-            }
-        }
-        let or_unstated = |text: &str| {
-            if text.is_empty() { "not stated".into() } else { with_short_numbers(text) }
-        };
-        writeln!(f, "  sampling:             {}", or_unstated(&self.sampler))?;
-        writeln!(f, "  clipping:             {}", or_unstated(&self.clipping))?;
-        match &self.noise_source {
-            NoiseProvenance::Secure => writeln!(
-                f,
-                "  noise source:         cryptographic generator, seeded by the operating system"
-            )?,
-            NoiseProvenance::Insecure { reason } => {
-                writeln!(f, "  noise source:         INSECURE: {reason}")?
-            }
-        }
-        writeln!(
-            f,
-            "  releases:             {}",
-            if self.releases.is_empty() { "none" } else { "" }
-        )?;
-        for entry in &self.releases {
-            writeln!(f, "    {} x {}", entry.count, entry.event)?;
-        }
+        f.write_str(&self.summary())?;
         for (name, value) in &self.facts {
-            writeln!(f, "  {:<21} {}", format!("{name}:"), with_short_numbers(value))?;
+            line(f, &name.replace('_', " "), with_short_numbers(value))?;
         }
         writeln!(f, "  not covered:")?;
         for sentence in &self.not_covered {
@@ -286,6 +287,10 @@ impl fmt::Display for PrivacyStatement {
     }
 }
 
+/// Writes a name and its value in two columns.
+fn line(f: &mut impl fmt::Write, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(f, "  {:<25} {value}", format!("{name}:"))
+}
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -351,6 +356,10 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
+        assert!(text.contains("\n  expected batch size:      600\n"), "{text}");
+        let summary = statement.summary();
+        assert!(text.starts_with(&summary) && summary.contains("1000 x"), "{summary}");
+        assert!(!summary.contains("not covered"), "{summary}");
         assert!(statement.private);
         let read: PrivacyStatement = serde_json::from_str(&statement.to_json().unwrap()).unwrap();
         assert_eq!(read, statement);

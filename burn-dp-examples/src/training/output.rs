@@ -103,15 +103,21 @@ impl Output {
         write_ledger(&self.folder, ledger, self.resumed)
     }
 
-    /// Writes the privacy statement in both forms, and prints it.
+    /// Writes the privacy statement in both forms, and prints its summary.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if a file cannot be written.
     pub fn statement(&self, statement: &PrivacyStatement) -> Result<(), TrainError> {
         files::write_json(&self.file(STATEMENT_JSON), statement)?;
-        files::write(&self.file(STATEMENT_TEXT), statement.to_string().as_bytes())?;
-        print_line!("\n{statement}");
+        let path = self.file(STATEMENT_TEXT);
+        files::write(&path, statement.to_string().as_bytes())?;
+        print_line!(
+            "\n{}  not covered:              {} points, in {}",
+            statement.summary(),
+            statement.not_covered.len(),
+            path.display()
+        );
         Ok(())
     }
 

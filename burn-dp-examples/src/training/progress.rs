@@ -179,7 +179,13 @@ pub fn announce(subject: &str, privacy: Option<(&PrivacyPlan, f64)>) -> Result<(
         significant(plan.noise_multiplier(), 4),
         significant(plan.sampling_probability(), 3)
     );
+    print_line!("stop with Ctrl-C, and continue with the same command and --resume");
     Ok(())
+}
+
+/// Returns a number with its noun, which is in the plural unless the number is 1.
+pub fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns an upper bound with four decimals, rounded up.

@@ -44,12 +44,6 @@ use crate::models::ModelName;
     with_default(arg, "out/train; out/batch-clipping; out/federated for users")
 }))]
 pub struct TrainOptions {
-    /// Data set and its location.
-    #[command(flatten)]
-    pub data: DataOptions,
-    /// Protect users, not single examples. The plays support no other mode.
-    #[arg(long, help_heading = "Data")]
-    pub federated: bool,
     /// Budget and noise.
     #[command(flatten)]
     pub privacy: PrivacyOptions,
@@ -57,12 +51,24 @@ pub struct TrainOptions {
     /// the initial or master threshold [default: flat; quantile for users].
     #[arg(long, help_heading = headings::PRIVACY)]
     pub clipping: Option<SharedName<ClippingName, UnitClippingName>>,
+    /// Data set and its location.
+    #[command(flatten)]
+    pub data: DataOptions,
+    /// Protect users, not single examples. The plays support no other mode.
+    #[arg(long, help_heading = "Data")]
+    pub federated: bool,
     /// Network to train [default: transformer for imdb, else cnn; bn-lenet5 for batch clipping].
     #[arg(long, help_heading = headings::EXAMPLES)]
     pub model: Option<SharedName<ModelName, BatchModelName>>,
     /// Length and thresholds.
     #[command(flatten)]
     pub examples: ExampleOptions,
+    /// Backend and output.
+    #[command(flatten)]
+    pub run: RunOptions,
+    /// Options by name.
+    #[command(flatten)]
+    pub recipe: RecipeOptions,
     /// Quantile clipping.
     #[command(flatten)]
     pub quantile: QuantileOptions,
@@ -84,12 +90,6 @@ pub struct TrainOptions {
     /// Users, rounds and model.
     #[command(flatten)]
     pub rounds: RoundOptions,
-    /// Backend and output.
-    #[command(flatten)]
-    pub run: RunOptions,
-    /// Options by name.
-    #[command(flatten)]
-    pub recipe: RecipeOptions,
     #[arg(skip)]
     pub(super) given: Given,
 }

@@ -10,7 +10,7 @@ use burn_dp::model::TrainableParameters;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp_accountant::UnitOfPrivacy;
-use burn_dp_examples::training::progress::{Progress, announce};
+use burn_dp_examples::training::progress::{Progress, announce, counted};
 use burn_dp_examples::training::{
     Checkpoints, EarlierLedgers, Output, Precision, PrivacySettings, TrainError, checks, device,
     optimizer, typed, within_budget,
@@ -175,14 +175,13 @@ impl<'a> FinetuneRun<'a> {
         self.output.begin()?;
         checkpoints.begin(&model, &optim)?;
         let subject = format!(
-            "{}, {}: {} of {} parameters, {} steps of {} {}",
+            "{}, {}: {} of {} parameters, {} of {}",
             options.model.display(),
             typed(self.way),
             parameters[0],
             parameters[1],
-            self.steps(),
-            training.batch_size,
-            if is_user { "users" } else { "rows" }
+            counted(self.steps(), "step"),
+            counted(training.batch_size, if is_user { "user" } else { "row" })
         );
         announce(&subject, Some((optim.plan(), self.privacy.delta)))?;
         let first = optim.next_step() as usize;

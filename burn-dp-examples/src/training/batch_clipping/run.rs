@@ -9,7 +9,7 @@ use crate::training::checkpoints::Checkpoints;
 use crate::training::compared::Compared;
 use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
-    EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
+    EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, counted, percent, upwards,
 };
 use crate::training::statement::statement;
 use crate::training::{DataOptions, TrainError, TrainOptions, device, typed};
@@ -53,13 +53,14 @@ impl BatchRun<'_> {
         let steps_per_epoch = training.steps_per_epoch();
         let steps = settings.epochs * steps_per_epoch;
         let subject = format!(
-            "{} on {}: {} images in mini-sets of {}, {steps} steps of {} mini-sets, \
-             {steps_per_epoch} steps per pass over the data",
+            "{} on {}: {} images in mini-sets of {}, {} of {}, {} per pass over the data",
             typed(settings.model),
             data.name,
             data.private.len(),
             settings.mini_sets.mini_set_size,
-            settings.mini_sets.mini_sets
+            counted(steps, "step"),
+            counted(settings.mini_sets.mini_sets, "mini-set"),
+            counted(steps_per_epoch, "step")
         );
         announce(&subject, Some((training.plan(), settings.privacy.delta)))?;
         let columns = vec![("epoch", 8, "passes over the data"), TEST_LOSS, TEST_ACCURACY, EPSILON];

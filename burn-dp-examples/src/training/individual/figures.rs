@@ -8,7 +8,7 @@ use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 
 use super::IndividualSettings;
 use crate::training::options::{OptimizerName, typed};
-use crate::training::progress::{percent, upwards};
+use crate::training::progress::{counted, percent, upwards};
 use crate::training::{Evaluation, TrainError};
 
 /// Settings and results of a run, written as JSON by `--json`.
@@ -154,6 +154,6 @@ impl RunFigures {
             (None, Some(_)) => "NOT PRIVATE: the seed of the noise is known".into(),
             (_, None) => "not private".into(),
         };
-        format!("{accuracy}, {privacy}, {} steps, {seconds}", self.steps)
+        format!("{accuracy}, {privacy}, {}, {seconds}", counted(self.steps, "step"))
     }
 }

@@ -18,7 +18,8 @@ use crate::training::optimizer::optimizer;
 use crate::training::options::{DatasetName, typed};
 use crate::training::output::Measurement;
 use crate::training::progress::{
-    Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, percent, upwards,
+    Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, counted, percent,
+    upwards,
 };
 use crate::training::statement::statement;
 use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions, device, public_data};
@@ -170,12 +171,13 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     output.begin()?;
 
     let subject = format!(
-        "{} on {}: {} examples, {steps} steps of {} examples, {steps_per_epoch} steps per pass \
-         over the data",
+        "{} on {}: {}, {} of {}, {} per pass over the data",
         typed(settings.model),
         data.name,
-        items[0],
-        settings.mean_batch(items[0])
+        counted(items[0], "example"),
+        counted(steps, "step"),
+        counted(settings.mean_batch(items[0]), "example"),
+        counted(steps_per_epoch, "step")
     );
     let privacy = settings.private.map(|private| private.privacy);
     let delta = privacy.map(|privacy| privacy.delta);

@@ -84,7 +84,7 @@ fn draws_count_units_and_the_statement_names_the_copies() {
     let drawn = optim.plan().sampler().unwrap().draw(0).unwrap().private_indices().len();
     assert_eq!(optim.statistics().reveal().examples, drawn);
     let text = optim.statement(&[1e-3]).unwrap().to_string();
-    assert!(text.contains(&format!("augmentation_multiplicity: {COPIES}")), "{text}");
+    assert!(text.contains(&format!("augmentation multiplicity: {COPIES}")), "{text}");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn the_statement_says_whether_it_was_checked() {
     let mut optim = all_drawn();
     let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
     let text = optim.statement(&[1e-3]).unwrap().to_string();
-    assert!(text.contains("independence_of_examples: not checked"), "{text}");
+    assert!(text.contains("independence of examples: not checked"), "{text}");
     assert!(text.contains("depends on other examples: this was not checked"), "{text}");
     let x = numbers([draw.private_indices().len(), 3], 1, &device());
     optim.backward(&model, &draw, |model, _| losses(model.forward(x))).unwrap();

@@ -475,7 +475,7 @@ fn the_statement_says_by_which_test_it_was_checked() {
     let mut optim = optimizer(16);
     step(&mut optim, 0, true);
     let text = said(&optim);
-    assert!(text.contains("independence_of_examples: checked by value on some batches"), "{text}");
+    assert!(text.contains("independence of examples: checked by value on some batches"), "{text}");
     assert!(text.contains("a check cannot show a dependence on batches that were not"), "{text}");
     assert!(!text.contains("by gradient"), "{text}");
     // Losses of a function that was not tested.
@@ -490,7 +490,7 @@ fn the_statement_says_by_which_test_it_was_checked() {
     let mut optim = optimizer(16).with_independence_check(false);
     step(&mut optim, 0, true);
     let text = said(&optim);
-    assert!(text.contains("independence_of_examples: not checked"), "{text}");
+    assert!(text.contains("independence of examples: not checked"), "{text}");
     assert!(text.contains("depends on other examples: this was not checked"), "{text}");
 }
 
