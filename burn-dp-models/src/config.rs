@@ -174,6 +174,9 @@ fn bert_epsilon() -> f64 {
     1e-12
 }
 
+/// No model has more layers, tokens or positions, or a larger width.
+const LARGEST: usize = 1 << 24;
+
 /// Options that change the computation, with the only supported value.
 const FIXED: &[(&str, Value)] = &[
     ("scale_attn_weights", Value::Bool(true)),
@@ -252,7 +255,22 @@ impl Config {
             return Err(format!("a width of {width} cannot be divided among {heads} heads"));
         }
         if self.max_length() == 0 || self.vocab_size() == 0 {
-            return Err("a model needs at least one position, and one token or color".into());
+            let reason = "must have at least one position and one token (or color channel)";
+            return Err(format!("the model {reason}"));
+        }
+        let layers = match self {
+            Self::Gpt2(config) => config.n_layer,
+            Self::Bert(config) | Self::Roberta(config) => config.num_hidden_layers,
+            Self::Vit(config) => config.num_hidden_layers,
+        };
+        let sizes = [("width", width), ("number of layers", layers)];
+        let sizes = sizes
+            .into_iter()
+            .chain([("length", self.max_length()), ("vocabulary", self.vocab_size())]);
+        if let Some((name, size)) = sizes.into_iter().find(|(_, size)| *size > LARGEST) {
+            return Err(format!(
+                "a {name} of {size} is larger than any model has; repair the file"
+            ));
         }
         Ok(())
     }
@@ -331,6 +349,8 @@ mod tests {
             (format!(r#"{{{GPT2}, "tie_word_embeddings": false}}"#), "only true is supported"),
             (format!(r#"{{{GPT2}, "position_embedding_type": "x"}}"#), "\"absolute\""),
             (GPT2.replace("\"n_head\": 2", "\"n_head\": 3"), "among 3 heads"),
+            (GPT2.replace("\"n_layer\": 1", "\"n_layer\": 1000000000000"), "number of layers of 1"),
+            (GPT2.replace("_size\": 40", "_size\": 1000000000000"), "a vocabulary of 1000"),
             (r#"{"model_type": "bert"}"#.into(), "vocab_size"),
         ] {
             let text = if text.starts_with('{') { text } else { format!("{{{text}}}") };

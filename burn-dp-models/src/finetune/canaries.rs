@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use burn::tensor::Device;
 use burn_dp::losses::{CrossEntropyLossConfig, ExampleReduction};
-use burn_dp_examples::training::progress::significant;
+use burn_dp_examples::training::progress::{counted, significant};
 use burn_dp_examples::training::{TrainError, checks, device, files};
 use chacha20::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -64,6 +64,10 @@ impl Canaries {
             ("--canary-repetitions", canary_repetitions),
             ("--canary-candidates", canary_candidates),
         ])?;
+        if canary_repetitions > TEXTS {
+            let reason = format!("must be at most {TEXTS}, got {canary_repetitions}");
+            return Err(TrainError::option("--canary-repetitions", reason));
+        }
         let wanted = canaries.saturating_add(canary_candidates);
         if wanted > TEXTS {
             let reason = format!(
@@ -100,10 +104,19 @@ impl Canaries {
     }
 
     /// Returns the exposure of each canary in a model without differentiation.
-    pub(super) fn expose(&self, model: &Gpt2LanguageModel, device: &Device) -> Exposures {
+    ///
+    /// # Arguments
+    ///
+    /// - `together`: number of texts in memory at once
+    pub(super) fn expose(
+        &self,
+        model: &Gpt2LanguageModel,
+        device: &Device,
+        together: usize,
+    ) -> Exposures {
         let canaries = self.canaries.iter().map(|canary| &canary.sequence).collect::<Vec<_>>();
-        let of_canaries = losses(model, &canaries, device);
-        let of_others = losses(model, &self.others.iter().collect::<Vec<_>>(), device);
+        let of_canaries = losses(model, &canaries, device, together);
+        let of_others = losses(model, &self.others.iter().collect::<Vec<_>>(), device, together);
         let ranked = self.canaries.iter().zip(of_canaries).map(|(canary, loss)| {
             let rank = rank(loss, &of_others);
             let candidates = 1.0 + of_others.len() as f64;
@@ -179,10 +192,9 @@ impl Exposures {
     /// Returns the canaries in one sentence.
     pub(super) fn fact(&self) -> String {
         format!(
-            "{} made-up, public texts \"{TEMPLATE} ...\" with {} rows each, which count among the \
-             rows or users",
-            self.canaries.len(),
-            self.repetitions
+            "{} (\"{TEMPLATE} ...\"), each repeated in {}; canaries count as rows or users",
+            counted(self.canaries.len(), "synthetic canary text"),
+            counted(self.repetitions, "row")
         )
     }
 }
@@ -206,7 +218,7 @@ pub(super) fn run(options: &ExposureOptions) -> Result<(), TrainError> {
     };
     let Some(canaries) = Canaries::draw(&drawn, &encoding, options.seed)? else { return Ok(()) };
     // The model's files do not say how often it has seen them.
-    let exposures = Exposures { repetitions: 0, ..canaries.expose(&model, &device) };
+    let exposures = Exposures { repetitions: 0, ..canaries.expose(&model, &device, EVALUATED) };
     exposures.print();
     options.json.as_deref().map_or(Ok(()), |path| files::write_json(path, &exposures))
 }
@@ -243,7 +255,12 @@ fn check(encoding: &Encoding) -> Result<(), TrainError> {
 }
 
 /// Returns the sum of the losses of the tokens of each text.
-fn losses(model: &Gpt2LanguageModel, texts: &[&Sequence], device: &Device) -> Vec<f64> {
+fn losses(
+    model: &Gpt2LanguageModel,
+    texts: &[&Sequence],
+    device: &Device,
+    together: usize,
+) -> Vec<f64> {
     let config = CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![Tokens::IGNORED]));
     let loss = config.with_reduction(ExampleReduction::Sum).init();
     let chunk = |texts: &[&Sequence]| {
@@ -251,7 +268,7 @@ fn losses(model: &Gpt2LanguageModel, texts: &[&Sequence], device: &Device) -> Ve
         let losses = loss.forward_sequence(model.forward(&tokens), tokens.next);
         losses.into_data().iter::<f64>().collect::<Vec<_>>()
     };
-    texts.chunks(EVALUATED).flat_map(chunk).collect()
+    texts.chunks(together).flat_map(chunk).collect()
 }
 
 /// Returns the rank of a loss among the losses of other texts. A loss that is NaN is the last one.
@@ -313,6 +330,8 @@ mod tests {
         let error = draw(2, 1, 9).unwrap_err();
         assert!(error.contains("--canaries needs a tokenizer that distinguishes"), "{error}");
         assert!(draw(2, 0, 9).unwrap_err().contains("--canary-repetitions"));
+        let error = draw(2, usize::MAX, 9).unwrap_err();
+        assert!(error.contains("--canary-repetitions must be at most 1000000"), "{error}");
         assert!(draw(2, 1, 999_999).unwrap_err().contains("at most 1000000 together"));
         let short = Encoding::read(&folder, &config, 8).unwrap();
         let options = CanaryOptions { canaries: 1, canary_repetitions: 1, canary_candidates: 9 };

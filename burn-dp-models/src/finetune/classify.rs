@@ -16,7 +16,7 @@ use super::finish::finish;
 use super::options::{FinetuneOptions, Labels, Texts, Way};
 use super::read::{class_names, trained_device};
 use super::split::Split;
-use super::task::{EVALUATED, Task, in_precision_of};
+use super::task::{Task, in_precision_of};
 use super::training::FinetuneRun;
 use super::units::Source;
 use super::ways::{self, Parts};
@@ -24,6 +24,9 @@ use crate::{
     BertClassifier, ClassifierHead, Config, Gpt2Classifier, RobertaClassifier, Sequence,
     TextClassifier, Tokens, Weights,
 };
+
+/// The part of BERT that models of masked tokens lack.
+const POOLER: &str = "bert.pooler";
 
 /// A text and its class.
 #[derive(Debug, Clone)]
@@ -99,8 +102,18 @@ impl Request<'_> {
         let weights = Weights::read(&options.model)?;
         let head = format!("{}.", M::HEAD);
         let has_head = weights.tensors().keys().any(|name| name.starts_with(&head));
-        let is_new = !has_head || !labels.labels.is_empty();
-        let model = weights.load_into(model, is_new.then_some(M::HEAD))?;
+        // The head of the checkpoint is kept if it has the same classes in the same order.
+        let is_same = labels.labels.is_empty() || Config::labels(&options.model)? == names;
+        let is_new = !has_head || !is_same;
+        let has_pooler = weights.tensors().keys().any(|name| name.contains("pooler."));
+        let lacks_pooler = matches!(config, Config::Bert(_)) && !has_pooler;
+        if lacks_pooler {
+            burn_dp_examples::print_line!(
+                "the checkpoint has no pooler: it starts with random values"
+            );
+        }
+        let new = [is_new.then_some(M::HEAD), lacks_pooler.then_some(POOLER)];
+        let model = weights.load_into(model, new.into_iter().flatten())?;
         let encoding = Encoding::read(&options.model, config, texts.max_length)?;
         let columns = Columns {
             text: &texts.text,
@@ -113,7 +126,8 @@ impl Request<'_> {
         let sample = |row: &TextRow| {
             let label = ids.get(row.label.as_str()).ok_or_else(|| {
                 let names = names.join(", ");
-                format!("`{}` is {:?}, and the classes are {names}", labels.label, row.label)
+                let (column, label) = (&labels.label, &row.label);
+                format!("`{column}` is {label:?}, which is not one of the classes: {names}")
             });
             let sequence = encoding.text(&row.text).map_err(|error| error.to_string());
             Ok(Labeled { label: *label?, sequence: sequence? })
@@ -121,7 +135,7 @@ impl Request<'_> {
         let split = Split::read(texts, columns, sample)?;
         let classes = json!({ "label": labels.label, "labels": names });
         let source = Source::of_texts(texts, classes, &split);
-        let run = FinetuneRun::new("classify", options, way, source)?;
+        let run = FinetuneRun::new("classify", options, way, source)?.with_classes(names);
         let all = model.num_params();
         let export = Export {
             architecture,
@@ -141,7 +155,8 @@ impl Request<'_> {
             });
         }
         let (model, targets) = ways::choose(&options.training, model, parts)?;
-        let task = Classify::<M> { loss: loss(), model: PhantomData };
+        let evaluated = options.training.evaluated();
+        let task = Classify::<M> { loss: loss(), evaluated, model: PhantomData };
         let trained = run.train(&task, model, all, split)?;
         finish(run, trained, None, |model| match &targets {
             Some(targets) if !options.training.merge => {
@@ -188,6 +203,7 @@ fn targets(labels: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, In
 /// Training of a classifier.
 struct Classify<M> {
     loss: CrossEntropyLoss,
+    evaluated: usize,
     model: PhantomData<fn() -> M>,
 }
 
@@ -203,7 +219,7 @@ impl<M: TextClassifier> Task for Classify<M> {
     fn evaluate(&self, model: &M, samples: &[Labeled], device: &Device) -> Evaluation {
         let model = model.valid();
         let mut total = Evaluation::default();
-        for samples in samples.chunks(EVALUATED) {
+        for samples in samples.chunks(self.evaluated) {
             let targets = targets(samples.iter().map(|sample| sample.label), device);
             let scores = model.scores(&tokens(samples, device));
             let losses = self.loss.forward(scores.clone(), targets.clone());

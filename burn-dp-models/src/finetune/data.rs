@@ -55,7 +55,7 @@ pub(super) fn rows(
 ) -> Result<Vec<TextRow>, TrainError> {
     let others = [("class", columns.label), ("prompt", columns.prompt), ("user", columns.user)];
     if let Some((use_of, _)) = others.into_iter().find(|(_, name)| *name == Some(columns.text)) {
-        let reason = format!("`{}` is given as the text and as the {use_of}", columns.text);
+        let reason = format!("column `{}` is used for the text and the {use_of}", columns.text);
         return Err(ModelError::new(path, reason).into());
     }
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
@@ -69,12 +69,17 @@ pub(super) fn rows(
         false => Ok(rows),
     });
     let rows = rows.map_err(|reason| TrainError::from(ModelError::new(path, reason)))?;
-    match rows.iter().position(|row| row.text.trim().is_empty()) {
+    let is_empty = |row: &TextRow| row.text.trim().is_empty();
+    // Rows without a name would all belong to one user.
+    let is_unnamed = |row: &TextRow| columns.user.is_some() && row.user.is_empty();
+    let fault = rows.iter().enumerate().find_map(|(index, row)| {
+        let column = if is_empty(row) { Some(columns.text) } else { None };
+        let column = column.or(columns.user.filter(|_| is_unnamed(row)))?;
+        Some(format!("row {}: `{column}` is empty; fill it in, or remove the row", index + 1))
+    });
+    match fault {
         None => Ok(rows),
-        Some(index) => {
-            let reason = format!("row {}: `{}` is empty; remove the row", index + 1, columns.text);
-            Err(ModelError::new(path, reason).into())
-        }
+        Some(reason) => Err(ModelError::new(path, reason).into()),
     }
 }
 
@@ -86,7 +91,7 @@ impl Columns<'_> {
             text: value(self.text)?,
             label: optional(self.label)?,
             prompt: optional(self.prompt)?,
-            user: optional(self.user)?,
+            user: optional(self.user)?.trim().to_string(),
         })
     }
 }
@@ -118,7 +123,7 @@ fn csv_reason(error: csv::Error) -> String {
     let reason = match error.kind() {
         csv::ErrorKind::Utf8 { .. } => "is not UTF-8; convert the file".into(),
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => format!(
-            "has {len} fields, and the header {expected_len}; put fields with commas or line \
+            "has {len} fields, but the header has {expected_len}; put fields with commas or line \
              breaks in double quotes"
         ),
         _ => return error.to_string(),
@@ -127,6 +132,7 @@ fn csv_reason(error: csv::Error) -> String {
 }
 
 fn from_json_lines(content: &[u8], columns: Columns<'_>) -> Result<Vec<TextRow>, String> {
+    let content = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(content);
     let text = std::str::from_utf8(content).map_err(|error| {
         let line = content[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         format!("line {}: is not UTF-8; convert the file", line + 1)
@@ -143,6 +149,10 @@ fn from_json_lines(content: &[u8], columns: Columns<'_>) -> Result<Vec<TextRow>,
         })?;
         let value = |column: &str| match object.get(column) {
             Some(Value::String(text)) => Ok(text.clone()),
+            // 1 and 1.0 would be two users.
+            Some(Value::Number(number)) if Some(column) == columns.user && number.is_f64() => {
+                Err(at(format!("`{column}` is {number}; a user is a text or a whole number")))
+            }
             Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value.to_string()),
             Some(_) => Err(at(format!("`{column}` is neither a text nor a number"))),
             None => {
@@ -171,7 +181,7 @@ mod tests {
     #[test]
     fn both_formats_give_the_same_rows() {
         let csv = "author,body,stars\nann,\"a \"\"quoted\"\", text\",5\nbo,\"two\nlines\",1\n";
-        let jsonl = "{\"author\":\"ann\",\"body\":\"a \\\"quoted\\\", text\",\"stars\":5}\n\n\
+        let jsonl = "\u{feff}{\"author\":\"ann \",\"body\":\"a \\\"quoted\\\", text\",\"stars\":5}\n\n\
                      {\"author\":\"bo\",\"body\":\"two\\nlines\",\"stars\":\"1\"}\n";
         let rows = read_text("a.csv", csv).unwrap();
         assert_eq!(rows, read_text("a.jsonl", jsonl).unwrap());
@@ -181,11 +191,11 @@ mod tests {
     #[test]
     fn a_column_with_two_uses_is_refused() {
         for (columns, expected) in [
-            (Columns { label: Some("body"), ..COLUMNS }, "as the text and as the class"),
-            (Columns { user: Some("body"), ..COLUMNS }, "as the text and as the user"),
+            (Columns { label: Some("body"), ..COLUMNS }, "for the text and the class"),
+            (Columns { user: Some("body"), ..COLUMNS }, "for the text and the user"),
         ] {
             let error = rows(Path::new("a.csv"), b"body\na\n", columns).unwrap_err().to_string();
-            assert!(error.contains("`body` is given") && error.contains(expected), "{error}");
+            assert!(error.contains("column `body` is used") && error.contains(expected), "{error}");
         }
     }
 
@@ -207,7 +217,11 @@ mod tests {
             ("a.csv", "author,body,stars\n", "has no rows"),
             ("a.csv", "author,text,stars\na,b,1\n", "no column `body`; its columns are author"),
             ("a.csv", "author,body,stars,body\na,b,1,c\n", "two columns `body`"),
-            ("a.csv", "author,body,stars\na,b,1\na,b\n", "line 3: has 2 fields, and the header 3"),
+            (
+                "a.csv",
+                "author,body,stars\na,b,1\na,b\n",
+                "line 3: has 2 fields, but the header has 3",
+            ),
             ("a.csv", "author,body,stars\na,b,1\na, ,1\n", "row 2: `body` is empty"),
             (
                 "a.jsonl",
@@ -217,6 +231,8 @@ mod tests {
             ("a.jsonl", "[1]", "line 1: is not a JSON object: invalid type: sequence"),
             ("a.jsonl", "{\"body\":\"x\",\"stars\":1}", "no column `author`"),
             ("a.jsonl", "{\"body\":[],\"stars\":1,\"author\":1}", "neither a text nor"),
+            ("a.csv", "author,body,stars\na,b,1\n ,b,1\n", "row 2: `author` is empty; fill it in"),
+            ("a.jsonl", "{\"body\":\"x\",\"stars\":1,\"author\":1.0}", "`author` is 1.0; a user"),
         ] {
             let error = read_text(name, content).unwrap_err();
             assert!(error.contains(expected) && error.contains(name), "{error}");

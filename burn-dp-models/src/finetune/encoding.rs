@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn_dp_examples::training::TrainError;
-use tokenizers::{Tokenizer, TruncationParams};
+use tokenizers::{PostProcessor, Tokenizer, TruncationParams};
 
 use crate::{Config, ModelError, Sequence};
 
@@ -48,12 +48,18 @@ impl Encoding {
         let failed = |error: tokenizers::Error| TrainError::from(ModelError::new(&path, error));
         if !path.is_file() {
             let reason = format!(
-                "has no {FILE}; older checkpoints have only a list of words: `save_pretrained` of \
-                 AutoTokenizer in transformers writes the file"
+                "has no {FILE}; older checkpoints have only a vocabulary: create the file with \
+                 `AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)` of transformers"
             );
             return Err(ModelError::new(folder, reason).into());
         }
         let mut tokenizer = Tokenizer::from_file(&path).map_err(failed)?;
+        let special = tokenizer.get_post_processor().map_or(0, |added| added.added_tokens(false));
+        if max_length <= special {
+            let reason =
+                format!("must be greater than the {special} special tokens, got {max_length}");
+            return Err(TrainError::option("--max-length", reason));
+        }
         let truncation = TruncationParams { max_length, ..TruncationParams::default() };
         tokenizer.with_truncation(Some(truncation)).map_err(failed)?;
         // Batches are padded by the model.
@@ -64,7 +70,8 @@ impl Encoding {
         };
         let vocab_size = config.vocab_size();
         let end = end.filter(|id| (*id as usize) < vocab_size);
-        let end = end.or_else(|| tokenizer.token_to_id(END_OF_TEXT));
+        let fallback = tokenizer.token_to_id(END_OF_TEXT);
+        let end = end.or(fallback.filter(|id| (*id as usize) < vocab_size));
         Ok(Self { tokenizer, max_length, vocab_size, end, folder: folder.into() })
     }
 
@@ -76,7 +83,7 @@ impl Encoding {
     pub(super) fn text(&self, text: &str) -> Result<Sequence, TrainError> {
         let ids = self.ids(text, true)?;
         if ids.is_empty() {
-            return Err(self.error(format!("gives no token for the text {text:?}")));
+            return Err(self.error(format!("produces no tokens for the text {text:?}")));
         }
         let given = ids.len();
         Ok(Sequence { ids, given })

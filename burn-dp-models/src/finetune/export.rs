@@ -11,8 +11,8 @@ use crate::weights::{tensors, to_safetensors};
 use crate::{Adapter, LoraTargets, ModelError};
 
 /// Folders in the output folder.
-const MODEL: &str = "model";
-const ADAPTER: &str = "adapter";
+pub(super) const MODEL: &str = "model";
+pub(super) const ADAPTER: &str = "adapter";
 
 /// The configuration of a model.
 const CONFIG: &str = "config.json";

@@ -21,6 +21,8 @@ pub struct FinetuneFigures {
     pub train: String,
     /// Type of the packed weights under adapters, if they were packed.
     pub packed_base: Option<String>,
+    /// Names of the classes, in the order of the scores; absent for a language model.
+    pub classes: Option<Vec<String>>,
     /// Number of values of the model.
     pub parameters: usize,
     /// Number of values that were trained.
@@ -84,9 +86,9 @@ pub struct FinetuneFigures {
 /// Texts that the trained model wrote.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Generated {
-    /// Sampled texts, after their prompts.
+    /// Sampled texts; after their prompts, if these are from a public file.
     pub samples: Vec<String>,
-    /// BLEU score of texts after public prompts.
+    /// BLEU score of the most likely texts after the prompts of up to 32 rows of the evaluation.
     pub bleu: Option<f64>,
     /// How much the model prefers the canaries, if there are any.
     pub exposure: Option<Exposures>,
@@ -115,7 +117,7 @@ pub(super) fn columns() -> Vec<Column> {
         ("loss", 9, "mean cross entropy of a row or a token"),
         ("accuracy", 11, "share of correct predictions, public rows"),
         EPSILON,
-        ("tokens/s", 10, "tokens, or images, in a second"),
+        ("tokens/s", 10, "tokens (or images) per second"),
         ("seconds", 8, "time of the steps"),
     ]
 }

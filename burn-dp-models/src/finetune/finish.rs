@@ -9,13 +9,32 @@ use super::export::Written;
 use super::figures::{FinetuneFigures, Generated};
 use super::training::{FinetuneRun, Trained};
 
-/// The facts that ε does not cover.
-const NOT_COVERED: [&str; 3] = [
-    "The pre-trained model and its tokenizer, which are taken as public.",
-    "The rows of the evaluation, which measured the model, and the names of the columns and of \
-     the classes.",
-    "A fact that several rows, or several users, share.",
-];
+/// Returns what ε does not cover.
+fn not_covered(run: &FinetuneRun<'_>) -> Vec<String> {
+    let base = if run.source.is_text { "model and its tokenizer" } else { "model" };
+    let evaluated = match run.source.held_out {
+        true => {
+            "The rows of the evaluation, about a tenth of the rows (or users) of the data: they \
+             measured the model and are not protected."
+        }
+        false => "The rows of the evaluation, which measured the model.",
+    };
+    let mut sentences = vec![
+        format!("The pre-trained {base}, which is taken as public."),
+        evaluated.to_string(),
+        "The names of the columns and of the classes.".to_string(),
+        "Facts that appear in several rows or are shared by several users.".to_string(),
+    ];
+    // The folder of the model of an earlier run.
+    if let Some(ledger) = run.ledger_of_model() {
+        sentences.push(format!(
+            "The private training that made the pre-trained model ({}): if it had the same data, \
+             give its ledger as --earlier-ledger.",
+            ledger.display()
+        ));
+    }
+    sentences
+}
 
 /// Writes the model, the statement and the figures, and removes the checkpoints.
 ///
@@ -38,7 +57,8 @@ pub(super) fn finish<M: Module>(
     let trained = format!("{}{base}, {} parameters", figures.train, figures.trained_parameters);
     let facts = [("model", run.options.model.display().to_string()), ("trained", trained)];
     let (deltas, group) = ([run.privacy.delta], run.privacy.group);
-    let mut statement = statement(&optim, &deltas, group, facts, &NOT_COVERED)?;
+    let mut statement = statement(&optim, &deltas, group, facts, &[])?;
+    statement.not_covered.extend(not_covered(&run));
     if let Some(exposure) = figures.generated.as_ref().and_then(|g| g.exposure.as_ref()) {
         statement.facts.insert("canaries".into(), exposure.fact());
     }
@@ -52,7 +72,8 @@ pub(super) fn finish<M: Module>(
         generated.print();
     }
     burn_dp_examples::print_line!("{}", figures.summary());
-    burn_dp_examples::print_line!("for transformers: {}", folder.display());
+    let library = if run.source.is_torchvision { "torchvision" } else { "transformers" };
+    burn_dp_examples::print_line!("for {library}: {}", folder.display());
     run.output.figures(&figures)?;
     drop(optim);
     checkpoints.remove()?;

@@ -17,7 +17,7 @@ use super::finish::finish;
 use super::options::{CanaryOptions, FinetuneOptions, Prompts, Texts};
 use super::read::{language_model, trained_device};
 use super::split::Split;
-use super::task::{EVALUATED, Task};
+use super::task::Task;
 use super::training::FinetuneRun;
 use super::units::Source;
 use super::ways::{self, Parts};
@@ -39,6 +39,10 @@ pub(super) fn run(
 ) -> Result<FinetuneFigures, TrainError> {
     let parts = Parts { head: None, adapted: &["c_attn"] };
     let way = ways::way(&options.training, parts)?;
+    if !(prompts.temperature >= 0.0 && prompts.temperature.is_finite()) {
+        let reason = format!("must be a number of at least 0, got {}", prompts.temperature);
+        return Err(TrainError::option("--temperature", reason));
+    }
     let device = device(options.run.backend)?;
     device.seed(options.training.seed);
     let (config, model) = language_model(&options.model, &trained_device(options)?)?;
@@ -53,11 +57,11 @@ pub(super) fn run(
     let sample = |row: &TextRow| {
         let sequence = encoding.generated(&row.prompt, &row.text);
         let sequence = sequence.map_err(|error| error.to_string())?;
-        Ok(Text { sequence, prompt: row.prompt.clone(), text: row.text.clone() })
+        Ok(Text { sequence, prompt: row.prompt.clone() })
     };
     let mut split = Split::read(texts, columns, sample)?;
-    for Canary { text, sequence } in inserted.iter().flat_map(Canaries::texts) {
-        let row = Text { sequence: sequence.clone(), prompt: String::new(), text: text.clone() };
+    for Canary { sequence, .. } in inserted.iter().flat_map(Canaries::texts) {
+        let row = Text { sequence: sequence.clone(), prompt: String::new() };
         split.insert(vec![row; canaries.canary_repetitions], texts.user.is_some());
     }
     let settings = json!({
@@ -73,18 +77,31 @@ pub(super) fn run(
                       adapters of peft change only one of the two";
         return Err(TrainError::option("--merge", reason));
     }
+    if split.test.iter().all(|row| row.sequence.given >= row.sequence.ids.len()) {
+        let reason = format!(
+            "must be greater than the prompts of the evaluation: of their {} tokens none is left \
+             for a text",
+            texts.max_length
+        );
+        return Err(TrainError::option("--max-length", reason));
+    }
     let test = split.test.clone();
     let loss = |reduction| {
         let config = CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![Tokens::IGNORED]));
         config.with_reduction(reduction).init()
     };
-    let task = Generate { loss: loss(prompts.loss.into()), sum: loss(ExampleReduction::Sum) };
+    let task = Generate {
+        loss: loss(prompts.loss.into()),
+        sum: loss(ExampleReduction::Sum),
+        evaluated: options.training.evaluated(),
+    };
     let trained = run.train(&task, model, all, split)?;
     let model = trained.model.valid();
     // The texts are public and the model is released: the exposure costs no further privacy.
-    let exposure = inserted.map(|canaries| canaries.expose(&model, &device));
+    let exposure =
+        inserted.map(|canaries| canaries.expose(&model, &device, options.training.evaluated()));
     let writer = Writer { model, encoding: &encoding, device };
-    let generated = writer.generate(prompts, &test, options.training.seed)?;
+    let generated = writer.generate(prompts, &test, texts.test.is_some(), options.training.seed)?;
     let generated = Generated { exposure, ..generated };
     let export = Export {
         architecture: "GPT2LMHeadModel",
@@ -100,12 +117,11 @@ pub(super) fn run(
     })
 }
 
-/// A text, and the prompt before it.
+/// A text and the prompt before it.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
     sequence: Sequence,
     prompt: String,
-    text: String,
 }
 
 /// Training of a language model.
@@ -113,6 +129,8 @@ struct Generate {
     loss: CrossEntropyLoss,
     /// The loss with the sum over the tokens.
     sum: CrossEntropyLoss,
+    /// Number of texts that are evaluated together.
+    evaluated: usize,
 }
 
 fn tokens(samples: &[Text], device: &Device) -> Tokens {
@@ -132,7 +150,7 @@ impl Task for Generate {
     fn evaluate(&self, model: &Gpt2LanguageModel, samples: &[Text], device: &Device) -> Evaluation {
         let model = model.valid();
         let (mut loss, mut right, mut count) = (0.0, 0.0, 0.0);
-        for samples in samples.chunks(EVALUATED) {
+        for samples in samples.chunks(self.evaluated) {
             let tokens = tokens(samples, device);
             let scores = model.forward(&tokens);
             let [rows, length, _] = scores.dims();
@@ -148,8 +166,7 @@ impl Task for Generate {
 
     fn made_up(&self, count: usize) -> Vec<Text> {
         let sequence = |row: usize| Sequence { ids: vec![0; 2 + row % 3], given: 1 };
-        let text =
-            |row| Text { sequence: sequence(row), prompt: String::new(), text: String::new() };
+        let text = |row| Text { sequence: sequence(row), prompt: String::new() };
         (0..count).map(text).collect()
     }
 
@@ -166,11 +183,16 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Returns samples, and the BLEU score of texts after public prompts.
+    /// Returns samples, and the BLEU score of texts after prompts of the evaluation.
+    ///
+    /// # Arguments
+    ///
+    /// - `is_public`: whether the prompts are from a public file, so that they may be repeated
     fn generate(
         &self,
         options: &Prompts,
         test: &[Text],
+        is_public: bool,
         seed: u64,
     ) -> Result<Generated, TrainError> {
         self.device.seed(seed);
@@ -182,18 +204,23 @@ impl Writer<'_> {
                 None => "",
             };
             let text = self.text(prompt, length, options.temperature)?;
-            samples.push(format!("{prompt} {text}").trim().to_string());
+            samples.push(match is_public {
+                true => format!("{prompt} {text}").trim().to_string(),
+                // A prompt of the data that is trained on, whose other rows are private.
+                false => text,
+            });
         }
         let bleu = match &options.prompt {
-            None => None,
-            Some(_) => {
+            Some(_) if options.samples > 0 => {
                 let pairs = test.iter().take(TRANSLATED).map(|row| {
-                    // The most likely text, as long as the reference may be.
+                    // The most likely text; both end at the longest sequence.
                     let text = self.text(&row.prompt, self.encoding.max_length(), 0.0)?;
-                    Ok((text, row.text.clone()))
+                    let Sequence { ids, given } = &row.sequence;
+                    Ok((text, self.encoding.decode(&ids[*given..])))
                 });
                 Some(bleu(&pairs.collect::<Result<Vec<_>, TrainError>>()?))
             }
+            _ => None,
         };
         Ok(Generated { samples, bleu, exposure: None })
     }

@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp_examples::data::{Encoder, ImageBatcher, ImageItem, folder};
-use burn_dp_examples::training::{Evaluation, TrainError};
+use burn_dp_examples::training::{Evaluation, TrainError, checks};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use super::finish::finish;
 use super::options::{FinetuneOptions, Images, Way};
 use super::read::trained_device;
 use super::split::Split;
-use super::task::{EVALUATED, Task, in_precision_of};
+use super::task::{Task, in_precision_of};
 use super::training::FinetuneRun;
 use super::units::Source;
 use super::ways::{self, Parts};
@@ -48,6 +48,7 @@ pub(super) fn run(
     options: &FinetuneOptions,
     images: &Images,
 ) -> Result<FinetuneFigures, TrainError> {
+    checks::at_least_one([("--image-size", images.image_size)])?;
     let weights = Weights::read(&options.model)?;
     let names = class_names(&images.data)?;
     let device = trained_device(options)?;
@@ -122,6 +123,9 @@ impl Request<'_> {
         let split = Split::new(numbered.collect(), splits.test.items().to_vec());
         let source = Source {
             user_rows: None,
+            held_out: false,
+            is_text: false,
+            is_torchvision: architecture == "ResNet",
             units: split.units(),
             rows: split.train.len(),
             settings: json!({
@@ -129,11 +133,12 @@ impl Request<'_> {
                 "the checksum of the data": checksum(&split.train),
             }),
         };
-        let run = FinetuneRun::new("images", options, way, source)?;
+        let run = FinetuneRun::new("images", options, way, source)?.with_classes(names);
         let all = model.num_params();
         let (model, targets) = ways::choose(&options.training, model, parts)?;
         let loss = CrossEntropyLossConfig::new().init();
-        let task = Classify { forward, encoder, loss, classes: names.len() };
+        let evaluated = options.training.evaluated();
+        let task = Classify { forward, encoder, loss, classes: names.len(), evaluated };
         let trained = run.train(&task, model, all, split)?;
         let export = Export { architecture, labels: Some(names), head: parts.head, task: None };
         finish(run, trained, None, |model| match &targets {
@@ -149,8 +154,9 @@ impl Request<'_> {
 fn colors_of(model: &Path, default: Colors) -> Result<Colors, TrainError> {
     let path = model.join(PREPROCESSOR);
     match std::fs::read(&path) {
-        Err(_) => Ok(default),
-        Ok(text) => {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(default),
+        read => {
+            let text = read.map_err(|error| ModelError::new(&path, error))?;
             let colors = serde_json::from_slice(&text);
             Ok(colors.map_err(|error| ModelError::new(&path, error))?)
         }
@@ -173,6 +179,7 @@ struct Classify<M> {
     encoder: ImageBatcher,
     loss: CrossEntropyLoss,
     classes: usize,
+    evaluated: usize,
 }
 
 impl<M: Module> Task for Classify<M> {
@@ -188,7 +195,7 @@ impl<M: Module> Task for Classify<M> {
     fn evaluate(&self, model: &M, samples: &[ImageItem], device: &Device) -> Evaluation {
         let model = model.valid();
         let mut total = Evaluation::default();
-        for samples in samples.chunks(EVALUATED) {
+        for samples in samples.chunks(self.evaluated) {
             let batch = self.encoder.batch(samples.to_vec(), device);
             let scores = (self.forward.scores)(&model, batch.inputs);
             let losses = self.loss.forward(scores.clone(), batch.targets.clone());

@@ -29,8 +29,8 @@ pub use canaries::{Exposure, Exposures};
 pub use figures::{EpochRow, FinetuneFigures, Generated};
 pub use halves::{HalvedColumns, write_halves};
 pub use options::{
-    Architecture, CanaryOptions, ExposureOptions, Finetune, FinetuneOptions, Labels, Loss, Packing,
-    PretrainOptions, Prompts, Texts, TrainingOptions, Way,
+    Architecture, CanaryOptions, CheckOptions, ExposureOptions, Finetune, FinetuneOptions, Images,
+    Labels, Loss, Packing, PretrainOptions, Prompts, Texts, TrainingOptions, Way,
 };
 
 use burn_dp_examples::training::TrainError;

@@ -47,8 +47,7 @@ pub enum Finetune {
         #[command(flatten)]
         canaries: CanaryOptions,
     },
-    /// Train a classifier of images: ViT, or a ResNet of torchvision, whose norms keep their
-    /// statistics.
+    /// Train an image classifier: a ViT, or a torchvision ResNet with frozen BatchNorm statistics.
     #[command(allow_negative_numbers = true)]
     #[command(mut_arg("output", |arg| arg.default_value("out/finetune")))]
     Images {
@@ -62,7 +61,7 @@ pub enum Finetune {
     /// Train a small GPT-2 or BERT and its tokenizer on public texts, without privacy.
     #[command(allow_negative_numbers = true)]
     Pretrain(PretrainOptions),
-    /// Measure how much a GPT-2 prefers canaries to other made-up texts.
+    /// Measure how strongly a GPT-2 model has memorized canaries.
     #[command(allow_negative_numbers = true)]
     Exposure(ExposureOptions),
     /// Compare models, gradients and files with transformers, torchvision and peft.
@@ -84,9 +83,9 @@ pub struct FinetuneOptions {
     /// Backend and output.
     #[command(flatten)]
     pub run: RunOptions,
-    /// With --resume: continue after the last released step where the steps since the checkpoint
-    /// cannot be repeated bit for bit (on another machine, for example). Their privacy stays spent;
-    /// their updates are lost.
+    /// With --resume: continue after the last released step if the steps since the checkpoint
+    /// cannot be reproduced bit for bit (on another machine, for example). Their privacy stays
+    /// spent; their updates are lost.
     #[arg(long, requires = "resume", help_heading = "Run")]
     pub skip_lost_steps: bool,
 }
@@ -105,17 +104,18 @@ pub struct Texts {
     /// File with one row per example: .csv with a header line, or .jsonl, plain or gzip.
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
-    /// Public file with the rows of the evaluation [default: about a tenth of the rows of the
-    /// data, or of the users, which are then not trained on and not protected].
+    /// Public file with evaluation rows. By default about a tenth of the rows (or users) in --data
+    /// is held out; held-out rows are NOT protected.
     #[arg(long, value_name = "FILE")]
     pub test: Option<PathBuf>,
     /// Column of the text.
     #[arg(long, value_name = "COLUMN")]
     pub text: String,
-    /// Column of the user: protects all rows of a user together, not single rows.
+    /// Column of the user: protects all rows of a user together, not single rows. Names are
+    /// compared letter by letter, without spaces at their ends: a person must have one name.
     #[arg(long, value_name = "COLUMN")]
     pub user: Option<String>,
-    /// With --user: rows of a user that are used in a step.
+    /// With --user: maximum number of rows per user in a step.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub user_rows: usize,
     /// Maximum length of a text in tokens; longer texts are truncated.
@@ -143,7 +143,8 @@ pub struct Labels {
     /// Column of the class.
     #[arg(long, value_name = "COLUMN")]
     pub label: String,
-    /// Names of the classes, public and in order [default: those in config.json].
+    /// Names of the classes, public and in order [default: those in config.json]. A head in the
+    /// checkpoint is kept if it has the same classes, and otherwise replaced by a new one.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub labels: Vec<String>,
 }
@@ -153,12 +154,14 @@ pub struct Labels {
 #[command(next_help_heading = "Data")]
 pub struct Prompts {
     /// Column of a prompt before the text: the model reads it and is not trained to generate it.
+    /// Prompt and text are joined without a space.
     #[arg(long, value_name = "COLUMN")]
     pub prompt: Option<String>,
     /// The loss of a text.
     #[arg(long, value_enum, default_value_t = Loss::Mean)]
     pub loss: Loss,
-    /// Number of texts that are sampled at the end; with --prompt from prompts of the evaluation.
+    /// Number of texts that are sampled at the end; with --prompt after prompts of the evaluation,
+    /// which are shown only if they are from --test. 0 also leaves out BLEU.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub samples: usize,
     /// Maximum length of a sampled text in tokens.
@@ -173,8 +176,8 @@ pub struct Prompts {
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Canaries")]
 pub struct CanaryOptions {
-    /// Number of canaries, made-up texts with random digits that are trained on like rows, and
-    /// whose exposure is measured at the end.
+    /// Number of canaries, synthetic texts with random digits. They are trained on like ordinary
+    /// rows; their exposure is reported at the end.
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub canaries: usize,
     /// Rows of each canary. With --user, each canary is a user with these rows.
@@ -220,7 +223,7 @@ pub struct TrainingOptions {
     /// Train low-rank adapters of this rank.
     #[arg(long, value_name = "RANK")]
     pub lora: Option<usize>,
-    /// Layers with adapters, by the end of their names, each with its own rank if it differs:
+    /// Layers that get adapters, matched by name suffix; append =RANK to override the rank:
     /// c_attn, or attn.c_proj=4 [default: c_attn, or query and value].
     #[arg(long, value_name = "NAME,NAME=RANK", value_delimiter = ',')]
     pub lora_layers: Vec<String>,
@@ -267,7 +270,8 @@ pub struct TrainingOptions {
     /// Clipping threshold of the gradient of a row or a user.
     #[arg(long, value_name = "C", default_value_t = 0.1)]
     pub max_grad_norm: f64,
-    /// Seed of new parameters, of sampled texts and of canaries. Noise and sampling never use it.
+    /// Seed for new parameters, generated texts and canaries. It never affects the noise or which
+    /// rows are drawn.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// With adapters: merge them, and write the whole model instead of the adapters.
@@ -343,7 +347,7 @@ pub struct PretrainOptions {
     /// What is trained.
     #[arg(long, value_enum, default_value_t = Architecture::Gpt2)]
     pub architecture: Architecture,
-    /// Maximum number of tokens: parts of words that are frequent in the texts.
+    /// Maximum vocabulary size.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub vocabulary_size: usize,
     /// Number of blocks.
@@ -358,7 +362,7 @@ pub struct PretrainOptions {
     /// Maximum length of a sequence in tokens.
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub positions: usize,
-    /// Length of the training; 0 writes random weights with the tokenizer.
+    /// Number of training steps; 0 saves the tokenizer and randomly initialized weights.
     #[arg(long, value_name = "N", default_value_t = 1500)]
     pub steps: usize,
     /// Sequences of a step.

@@ -31,7 +31,7 @@ pub(super) fn scheme<M: Module>(
         }
     });
     let Some(device) = model.devices().into_iter().next().filter(|_| !layers.is_empty()) else {
-        let reason = "packs linear layers with adapters, and --lora-layers names none";
+        let reason = "only packs linear layers with adapters, but --lora-layers selects none";
         return refuse(reason.into());
     };
     let fits = |block: &u8| layers.iter().all(|(_, d)| d.is_multiple_of(usize::from(*block)));

@@ -23,8 +23,8 @@ pub(super) fn class_names(
     };
     if names.len() < 2 {
         let reason = format!(
-            "must name at least two classes, got {}; they are public, so they are not taken from \
-             the data",
+            "must name at least two classes, got {}; class names are public and are therefore \
+             never read from the data",
             names.len()
         );
         return Err(TrainError::option("--labels", reason));

@@ -79,8 +79,8 @@ impl<S> Split<S> {
             let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
             if whole(path) == whole(&texts.data) {
                 let reason = format!(
-                    "{} is the file that is trained on: its rows are private, and what is measured \
-                     on them is published; leave it out, and a part of the rows is kept for that",
+                    "{} is also the training file. Evaluation results are published, so they must \
+                     not come from private rows. Omit --test to hold out part of the data",
                     path.display()
                 );
                 return Err(TrainError::option("--test", reason));
@@ -92,8 +92,8 @@ impl<S> Split<S> {
         }
         if test.is_empty() {
             let reason = format!(
-                "must be given: about one row or user of {TEST_EVERY} is kept for the evaluation, \
-                 and of {} rows none is",
+                "is required: about one in {TEST_EVERY} rows (or users) is held out, and none of \
+                 the {} rows was selected",
                 rows.len()
             );
             return Err(TrainError::option("--test", reason));
@@ -182,7 +182,7 @@ mod tests {
         let rows = split(None, 400).unwrap();
         assert_eq!((rows.units(), rows.test.len()), (rows.train.len(), 400 - rows.train.len()));
         assert!((20..60).contains(&rows.test.len()), "{}", rows.test.len());
-        assert!(split(None, 1).unwrap_err().to_string().starts_with("--test must be given"));
+        assert!(split(None, 1).unwrap_err().to_string().starts_with("--test is required"));
     }
 
     #[test]

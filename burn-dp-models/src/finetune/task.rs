@@ -5,6 +5,8 @@ use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::model::precision_of;
 use burn_dp_examples::training::Evaluation;
 
+use super::options::TrainingOptions;
+
 /// A model with one loss for each sample, and its evaluation.
 pub(super) trait Task: Send + Sync {
     /// The model.
@@ -41,5 +43,12 @@ pub(super) fn in_precision_of<M: Module, const D: usize>(
     inputs.cast(precision_of(model).unwrap_or(FloatDType::F32))
 }
 
-/// Number of samples that are evaluated together.
+/// Largest number of samples that are evaluated together.
 pub(super) const EVALUATED: usize = 32;
+
+impl TrainingOptions {
+    /// Returns the number of samples that are evaluated together, which the physical batch bounds.
+    pub(super) fn evaluated(&self) -> usize {
+        self.physical_batch_size.clamp(1, EVALUATED)
+    }
+}

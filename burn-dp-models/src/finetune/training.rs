@@ -1,6 +1,7 @@
 //! The private training that all tasks share.
 
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
@@ -12,11 +13,12 @@ use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp_accountant::UnitOfPrivacy;
 use burn_dp_examples::training::progress::{Progress, announce, counted};
 use burn_dp_examples::training::{
-    Checkpoints, EarlierLedgers, Output, Precision, PrivacySettings, TrainError, checks, device,
-    optimizer, typed, within_budget,
+    Checkpoints, EarlierLedgers, LEDGER_FILE, Output, Precision, PrivacySettings, TrainError,
+    checks, device, optimizer, typed, within_budget,
 };
 use serde_json::{Value, json};
 
+use super::export::{ADAPTER, MODEL};
 use super::figures::{EpochRow, FinetuneFigures, peak_memory};
 use super::options::{FinetuneOptions, Way};
 use super::read::trained_device;
@@ -45,6 +47,7 @@ pub(super) struct FinetuneRun<'a> {
     lr: f64,
     pub(super) source: Source,
     settings: Value,
+    classes: Option<Vec<String>>,
 }
 
 /// A trained model.
@@ -78,6 +81,16 @@ impl<'a> FinetuneRun<'a> {
         checks::countable(training.epochs)?;
         let lr = training.lr.unwrap_or(if way == Way::Full { 5e-4 } else { 5e-3 });
         checks::positive([("--lr", lr), ("--max-grad-norm", training.max_grad_norm)])?;
+        // The files of a run replace those of an earlier one.
+        let base = options.model.canonicalize().ok();
+        let written = [MODEL, ADAPTER].map(|name| options.run.output.join(name));
+        if base.is_some() && written.iter().any(|path| path.canonicalize().ok() == base) {
+            let reason = format!(
+                "{} is where this run writes its results; give another --output",
+                options.model.display()
+            );
+            return Err(TrainError::option("--model", reason));
+        }
         let privacy = PrivacySettings::new(&options.privacy, Some(EPSILON), DELTA)?;
         let units = source.units;
         let name = if source.user_rows.is_some() { "users" } else { "rows" };
@@ -110,7 +123,23 @@ impl<'a> FinetuneRun<'a> {
             lr,
             source,
             settings,
+            classes: None,
         })
+    }
+
+    /// Sets the names of the classes, for the figures.
+    pub(super) fn with_classes(self, names: &[String]) -> Self {
+        Self { classes: Some(names.to_vec()), ..self }
+    }
+
+    /// Returns the ledger next to the pre-trained model, if an earlier run made it and it is not
+    /// counted.
+    pub(super) fn ledger_of_model(&self) -> Option<PathBuf> {
+        let folder = self.options.model.canonicalize().ok()?;
+        let ledger = folder.parent()?.join(LEDGER_FILE).canonicalize().ok()?;
+        let given = self.options.privacy.earlier_ledger.iter();
+        let counted = given.filter_map(|path| path.canonicalize().ok()).any(|path| path == ledger);
+        (!counted).then_some(ledger)
     }
 
     /// Returns the device, without differentiation.
@@ -250,6 +279,7 @@ impl<'a> FinetuneRun<'a> {
             model: options.model.clone(),
             train: typed(self.way),
             packed_base: training.packed_base.map(typed),
+            classes: self.classes.clone(),
             parameters: parameters[1],
             trained_parameters: parameters[0],
             private: spent.is_finite(),

@@ -11,6 +11,7 @@ use burn_dp::sampling::{LogicalBatches, PrivateDataLoaderBuilder, UserDataset};
 use burn_dp_examples::training::TrainError;
 use serde_json::{Value, json};
 
+use super::export::PREPROCESSOR;
 use super::options::Texts;
 use super::split::Split;
 
@@ -18,6 +19,12 @@ use super::split::Split;
 pub(super) struct Source {
     /// Rows of a user in a step; absent if the unit is a row.
     pub(super) user_rows: Option<usize>,
+    /// Whether the rows of the evaluation are from the same file.
+    pub(super) held_out: bool,
+    /// Whether the samples are texts, and not images.
+    pub(super) is_text: bool,
+    /// Whether the model is one of torchvision.
+    pub(super) is_torchvision: bool,
     /// Numbers of units and rows to train on.
     pub(super) units: usize,
     pub(super) rows: usize,
@@ -42,6 +49,9 @@ impl Source {
         }
         Self {
             user_rows: texts.user.is_some().then_some(texts.user_rows),
+            held_out: texts.test.is_none(),
+            is_text: true,
+            is_torchvision: false,
             units: split.units(),
             rows: split.train.len(),
             settings,
@@ -106,7 +116,8 @@ pub(super) fn batches<S: Clone + Send + Sync + std::fmt::Debug + 'static>(
 pub(super) fn base_checksums(model: &Path) -> BTreeMap<String, u32> {
     let is_base = |name: &str| {
         let endings = [".safetensors", ".bin", ".pt", ".pth"];
-        ["config.json", "tokenizer.json"].contains(&name)
+        ["config.json", "tokenizer.json", PREPROCESSOR, "model.safetensors.index.json"]
+            .contains(&name)
             || endings.iter().any(|ending| name.ends_with(ending))
     };
     let entries = std::fs::read_dir(model).into_iter().flatten().filter_map(Result::ok);

@@ -1,6 +1,7 @@
 //! The choice of the trained parameters of a model.
 
 use burn::module::{Module, ParamGroup};
+use burn_dp_examples::training::progress::counted;
 use burn_dp_examples::training::{TrainError, checks, typed};
 
 use super::options::{TrainingOptions, Way};
@@ -80,6 +81,14 @@ pub(super) fn choose<M: Module>(
         }
         Way::Head | Way::Probe => {
             let few = if parts.head.is_some() { 0 } else { 1 };
+            if options.blocks.is_some_and(|count| count > blocks(&model)) {
+                let reason = format!(
+                    "must be at most the {} of this model, got {}",
+                    counted(blocks(&model), "block"),
+                    options.blocks.unwrap_or(0)
+                );
+                return Err(TrainError::option("--blocks", reason));
+            }
             let first = blocks(&model).saturating_sub(options.blocks.unwrap_or(few));
             let last = |stored: &str| block(stored).is_some_and(|block| block >= first);
             let is_trained = |stored: &str, path: &str| {
@@ -116,7 +125,7 @@ fn layers(
     default: &[&str],
 ) -> Result<Vec<(String, usize)>, TrainError> {
     if options.lora_layers.is_empty() && default.is_empty() {
-        let reason = "must be given: no layers of this model usually have adapters";
+        let reason = "is required: this model has no default adapter layers";
         return Err(TrainError::option("--lora-layers", reason));
     }
     if options.lora_layers.is_empty() {

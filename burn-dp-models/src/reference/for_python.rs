@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use burn_dp_examples::training::{TrainError, files};
 
 use super::{CLASSES, EXPECTED, Expected, without_padding};
-use crate::weights::{fill_factors, tensors, to_safetensors};
+use crate::weights::{fill_trained, tensors, to_safetensors};
 use crate::{
     Adapter, BertClassifier, Config, Gpt2Classifier, Gpt2LanguageModel, LoraTargets, ModelError,
     RobertaClassifier, TextClassifier, Tokens, VitClassifier, Weights,
@@ -110,7 +110,9 @@ impl Case<'_> {
         let layers: Vec<_> = layers.iter().map(|(name, rank)| (name.to_string(), *rank)).collect();
         let failed = |reason: String| TrainError::from(ModelError::new(self.folder, reason));
         let targets = LoraTargets::new(&model, &layers, 6.0, head).map_err(failed)?;
-        let model = with_values(targets.attach(model)?);
+        // The head in the adapter is not that of the base.
+        let value = |index: usize| 0.3 * (index as f32 + 1.0).sin();
+        let model = fill_trained(targets.attach(model)?, head, value);
         let found = scores(&model);
 
         let base = self.folder.to_string_lossy();
@@ -145,9 +147,4 @@ impl Case<'_> {
         let content = content.map_err(|reason| ModelError::new(folder, reason))?;
         files::write(&folder.join("scores.safetensors"), &content)
     }
-}
-
-/// Returns the model with other factors than zeros in its adapters.
-fn with_values<M: Module>(model: M) -> M {
-    fill_factors(model, |index| 0.3 * (index as f32 + 1.0).sin())
 }

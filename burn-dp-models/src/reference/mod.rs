@@ -252,7 +252,7 @@ impl Expected {
             let gradient = clipped_sum(&model, 1e3 * threshold, &only, losses)?;
             let values = gradient.values().flatten();
             let norm = values.map(|value| value * value).sum::<f64>().sqrt();
-            norms = norms.max((norm - expected).abs() / expected);
+            norms = norms.max(largest_difference(&[norm / expected], &[1.0]));
         }
         let scores = largest_difference(&scores, &self.values("logits")?);
         Ok(Comparison { parameters: model.num_params(), examples, scores, norms, sums })

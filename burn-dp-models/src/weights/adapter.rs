@@ -1,6 +1,6 @@
 //! Low-rank adapters in the format of the Python library `peft`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use burn::module::{Module, ParamGroup};
 use burn::tensor::TensorData;
@@ -175,6 +175,8 @@ impl Adapter {
         let rank = targets.ranks.values().copied().max().unwrap_or(1);
         let patterns = modules.iter().filter(|(_, path)| targets.ranks[path] != rank);
         let pattern = |versions: &[String]| match versions {
+            // Otherwise the ends of longer names match too.
+            [module] if !module.contains('.') => format!("^{module}"),
             [module] => module.clone(),
             versions => format!("({})", versions.join("|")),
         };
@@ -216,15 +218,18 @@ impl Adapter {
     ///
     /// # Errors
     ///
-    /// Returns [`ModelError`] with the first factor that is missing or has another shape.
+    /// Returns [`ModelError`] with the first factor that is missing or has another shape, or the
+    /// first value of the file that the model lacks.
     pub fn load_into<M: Module>(weights: &Weights, model: M) -> Result<M, ModelError> {
         let mut fault = None;
+        let mut used = BTreeSet::new();
         let model = model.map(&mut Mapper::new(|name: Name, shape: &[usize]| {
             let factor = peft_name(&name);
             let stored = factor.clone().unwrap_or_else(|| format!("{PREFIX}{}", name.stored));
             let is_transposed = factor.is_some() || name.is_transposed;
             let versions = name.versions().into_iter().filter_map(|name| peft_name(&name));
             let mut versions = std::iter::once(stored.clone()).chain(versions);
+            used.extend(versions.clone());
             match versions.find_map(|stored| weights.tensors().get(&stored)) {
                 Some(found) => {
                     let found = found.clone().convert::<f32>();
@@ -252,7 +257,8 @@ impl Adapter {
             }
             None
         }));
-        match fault {
+        let left = weights.tensors().keys().find(|name| !used.contains(*name));
+        match fault.or_else(|| left.map(|name| format!("`{name}` is not in the model"))) {
             None => Ok(model),
             Some(fault) => Err(ModelError::new(weights.path(), fault)),
         }
@@ -327,7 +333,7 @@ mod tests {
     use burn::tensor::Device;
 
     use super::*;
-    use crate::weights::fill_factors;
+    use crate::weights::fill_trained;
     use crate::{Config, VitClassifier};
 
     #[test]
@@ -338,7 +344,7 @@ mod tests {
         let layers = [("query".to_string(), 2), ("output.dense".to_string(), 3)];
         let targets = LoraTargets::new(&model, &layers, 2.0, Some("classifier")).unwrap();
         let empty = targets.attach(model).unwrap();
-        let filled = fill_factors(empty.clone(), |index| (index as f32).sin());
+        let filled = fill_trained(empty.clone(), None, |index| (index as f32).sin());
         let of = |model: &_| {
             Adapter::of::<VitClassifier>(model, &targets, "base", Some("classifier"), None).unwrap()
         };

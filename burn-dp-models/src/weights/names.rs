@@ -175,7 +175,7 @@ impl<F: FnMut(Name, &[usize]) -> Option<TensorData>> Mapper<F> {
 
 impl<F: FnMut(Name, &[usize]) -> Option<TensorData>> ModuleMapper for Mapper<F> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let shape = param.base().dims();
+        let shape = param.lazy_shape().to_vec();
         match (self.value)(self.place.name(), &shape) {
             None => param,
             Some(data) => param.map(|value| {
@@ -195,11 +195,18 @@ impl<F: FnMut(Name, &[usize]) -> Option<TensorData>> ModuleMapper for Mapper<F> 
     }
 }
 
-/// Returns the model whose factors of adapters have the values that `value` returns for their
-/// indices.
-pub(crate) fn fill_factors<M: Module>(model: M, value: impl Fn(usize) -> f32) -> M {
+/// Returns the model whose factors of adapters, and the part at the path `head`, have the values
+/// that `value` returns for their indices.
+pub(crate) fn fill_trained<M: Module>(
+    model: M,
+    head: Option<&str>,
+    value: impl Fn(usize) -> f32,
+) -> M {
+    let is_head = |name: &Name| head.is_some_and(|head| name.path.starts_with(&format!("{head}.")));
     model.map(&mut Mapper::new(|name: Name, shape: &[usize]| {
-        name.factor()?;
+        if name.factor().is_none() && !is_head(&name) {
+            return None;
+        }
         let count = shape.iter().product();
         Some(TensorData::new((0..count).map(&value).collect::<Vec<_>>(), shape.to_vec()))
     }))

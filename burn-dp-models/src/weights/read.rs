@@ -52,7 +52,7 @@ impl Weights {
         }
         Err(ModelError::new(
             folder,
-            format!("has neither {SAFETENSORS}, also in shards, nor {PYTORCH}"),
+            format!("contains neither {SAFETENSORS} (single file or sharded) nor {PYTORCH}"),
         ))
     }
 
@@ -106,20 +106,24 @@ impl Weights {
     ///
     /// # Arguments
     ///
-    /// - `new`: the path of the part that keeps its random values, for example a new head
+    /// - `new`: the paths of the parts that keep their random values, for example a new head
     ///
     /// # Errors
     ///
     /// Returns [`ModelError`] with the first parameter that is missing or has another shape, or
     /// that the model lacks.
-    pub fn load_into<M: Module>(&self, model: M, new: Option<&str>) -> Result<M, ModelError> {
+    pub fn load_into<'a, M: Module>(
+        &self,
+        model: M,
+        new: impl IntoIterator<Item = &'a str>,
+    ) -> Result<M, ModelError> {
         let mut fault = None;
         let mut used = BTreeSet::new();
-        let is_new = |path: &str| {
-            new.is_some_and(|new| {
-                path.strip_prefix(new).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            })
+        let new: Vec<&str> = new.into_iter().collect();
+        let is_in = |part: &str, path: &str| {
+            path.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
+        let is_new = |path: &str| new.iter().any(|part| is_in(part, path));
         let model = model.map(&mut Mapper::new(|name: Name, shape: &[usize]| {
             if is_new(&name.path) {
                 return None;
@@ -140,6 +144,10 @@ impl Weights {
                 return None;
             }
             let found = found.clone().convert::<f32>();
+            if !found.iter::<f32>().all(f32::is_finite) {
+                fault.get_or_insert_with(|| format!("`{stored}` has values that are not finite"));
+                return None;
+            }
             Some(if name.is_transposed { transposed(found) } else { found })
         }));
         // Other parts, for example the head of the pre-training, are not needed.
@@ -190,4 +198,65 @@ pub(super) fn transposed(data: TensorData) -> TensorData {
     let values = data.iter::<f32>().collect::<Vec<_>>();
     let values = (0..rows * columns).map(|i| values[(i % rows) * columns + i / rows]);
     TensorData::new(values.collect::<Vec<_>>(), [columns, rows])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn::tensor::Device;
+    use serde_json::json;
+
+    use super::*;
+    use crate::weights::to_safetensors;
+    use crate::{BertClassifier, Config};
+
+    fn golden() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/bert-classify")
+    }
+
+    fn bert() -> BertClassifier {
+        let Config::Bert(config) = Config::read(&golden()).unwrap() else { panic!("no BERT") };
+        BertClassifier::new(&config, 3, &Device::flex())
+    }
+
+    #[test]
+    fn shards_are_read_like_one_file() {
+        let whole = Weights::read(&golden()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut places = serde_json::Map::new();
+        for shard in 0..2 {
+            let part = whole.tensors().iter().enumerate().filter(|(index, _)| index % 2 == shard);
+            let part: BTreeMap<_, _> =
+                part.map(|(_, (name, data))| (name.clone(), data.clone())).collect();
+            let name = format!("model-{:05}-of-00002.safetensors", shard + 1);
+            std::fs::write(folder.path().join(&name), to_safetensors(&part).unwrap()).unwrap();
+            places.extend(part.into_keys().map(|tensor| (tensor, json!(name))));
+        }
+        let index = json!({ "metadata": {}, "weight_map": places });
+        std::fs::write(folder.path().join(SHARDS), index.to_string()).unwrap();
+        let shards = Weights::read(folder.path()).unwrap();
+        assert_eq!(shards.tensors(), whole.tensors());
+        std::fs::remove_file(folder.path().join("model-00002-of-00002.safetensors")).unwrap();
+        let error = Weights::read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("model-00002-of-00002.safetensors"), "{error}");
+    }
+
+    #[test]
+    fn values_that_are_not_finite_and_missing_parameters_are_named() {
+        let whole = Weights::read(&golden()).unwrap();
+        let name = "bert.pooler.dense.weight";
+        let mut damaged = whole.clone();
+        let data = damaged.tensors.get_mut(name).unwrap();
+        let mut values = data.iter::<f32>().collect::<Vec<_>>();
+        values[3] = f32::NAN;
+        *data = TensorData::new(values, data.shape().to_vec());
+        let error = damaged.load_into(bert(), None).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{name}` has values that are not finite")), "{error}");
+        let mut masked = whole.clone();
+        masked.tensors.retain(|name, _| !name.contains("pooler."));
+        let error = masked.load_into(bert(), None).unwrap_err().to_string();
+        assert!(error.contains("has no parameter `bert.pooler"), "{error}");
+        assert!(masked.load_into(bert(), ["bert.pooler"]).is_ok());
+    }
 }

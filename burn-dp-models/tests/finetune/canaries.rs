@@ -33,7 +33,12 @@ fn a_canary_that_was_memorized_has_the_largest_exposure() {
     assert!((1..40).contains(&tested), "{found}");
     assert_eq!((&found["units"], &found["rows"][0]), (&(240 - tested).into(), &found["units"]));
     let statement = std::fs::read_to_string(folder.path().join("out/privacy.txt")).unwrap();
-    assert!(statement.contains("1 made-up, public texts") && statement.contains("120 rows each"));
+    assert!(
+        statement.contains(
+            "1 synthetic canary text (\"The secret number is ...\"), each repeated in 120 rows"
+        ),
+        "{statement}"
+    );
 }
 
 /// The exposures that `finetune exposure` writes.

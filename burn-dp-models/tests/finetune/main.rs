@@ -293,13 +293,27 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
         ),
         (
             "classify --model bert-classify --label stars --labels up,other".into(),
-            "data.csv: row 4: `stars` is \"down\", and the classes are up, other",
+            "data.csv: row 4: `stars` is \"down\", which is not one of the classes: up, other",
         ),
         (
             "classify --model bert-classify --label stars --labels up,down,up".into(),
             "--labels must name each class once, got `up` twice",
         ),
-        ("classify --model bert-classify --label body --labels up,down".into(), "`body` is given"),
+        (
+            "classify --model bert-classify --label body --labels up,down".into(),
+            "column `body` is used for the text and the class",
+        ),
+        (
+            format!("classify {CLASSIFY} --model bert-classify --train head --blocks 9"),
+            "--blocks must be at most the 2 blocks of this model, got 9",
+        ),
+        (format!("classify {CLASSIFY} --model bert-classify --max-length 2"), "2 special tokens"),
+        ("generate --model gpt2-generate --temperature nan".into(), "--temperature must be"),
+        (
+            "generate --model gpt2-generate --prompt question --max-length 2".into(),
+            "--max-length must be greater than the prompts of the evaluation",
+        ),
+        ("images --model resnet-classify --image-size 0".into(), "--image-size must be at least"),
         (
             format!("classify {CLASSIFY} --model gpt2-classify --lora 0"),
             "--lora must be at least 1, got 0",
@@ -314,6 +328,62 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
         assert!(error.contains(expected), "{line}: {error}");
     }
     assert!(!folder.path().join("out").exists(), "nothing was written");
+}
+
+#[test]
+fn a_head_with_the_same_classes_is_kept_and_the_base_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("classify {CLASSIFY} --train head --insecure-seed 3");
+    let first = run(folder.path(), &format!("{line} --model bert-classify --lr 0.1")).unwrap();
+    assert_eq!(first["classes"], serde_json::json!(["up", "down"]));
+    let model = folder.path().join("out/model");
+    let again = format!("{line} --model {}", model.display());
+    let error = run(folder.path(), &again).unwrap_err();
+    assert!(error.contains("--model") && error.contains("give another --output"), "{error}");
+    let weights = std::fs::read(model.join("model.safetensors")).unwrap();
+
+    let other = tempfile::tempdir().unwrap();
+    let second = run(other.path(), &again).unwrap();
+    assert_eq!(second["before"], first["after"]);
+    // The run that made the model is not counted, and the statement says so.
+    let statement = std::fs::read_to_string(other.path().join("out/privacy.txt")).unwrap();
+    let ledger = folder.path().join("out/ledger.json").canonicalize().unwrap();
+    let named = format!("made the pre-trained model ({})", ledger.display());
+    assert!(statement.contains(&named), "{statement}");
+    let counted = format!("{again} --output {}", other.path().join("both").display());
+    let third = run(other.path(), &counted.replace("up,down", "down,up")).unwrap_err();
+    assert!(third.contains("--output"), "{third}");
+    assert_eq!(std::fs::read(model.join("model.safetensors")).unwrap(), weights);
+}
+
+#[test]
+fn a_public_file_is_evaluated_and_only_its_prompts_are_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let public = tempfile::tempdir().unwrap();
+    let test = write_data(public.path(), 7);
+    let line = "generate --model gpt2-generate --batch-size 8 --noise-multiplier 1 --steps 1 --delta 1e-3 \
+                --prompt question --samples 2 --user author";
+    let samples = |figures: &Value| figures["generated"]["samples"].as_array().unwrap().clone();
+    let starts_with_prompt = |sample: &Value| sample.as_str().unwrap().starts_with("a ");
+    let line_with_test = format!("{line} --test {}", test.display());
+    let figures = run(folder.path(), &line_with_test).unwrap();
+    assert_eq!(figures["rows"][1], 7);
+    assert!(samples(&figures).iter().all(starts_with_prompt), "{figures}");
+    let held_out = "about a tenth of the rows (or users) of the data";
+    let statement = || std::fs::read_to_string(folder.path().join("out/privacy.txt")).unwrap();
+    assert!(!statement().contains(held_out), "{}", statement());
+
+    let figures = run(folder.path(), line).unwrap();
+    assert!(figures["generated"]["bleu"].is_number(), "{figures}");
+    let prompts = ["a film", "a book"];
+    let is_repeated =
+        |sample: &Value| prompts.iter().any(|p| sample.as_str().unwrap().starts_with(p));
+    assert!(!samples(&figures).iter().any(is_repeated), "{figures}");
+    assert!(statement().contains(held_out), "{}", statement());
+
+    let data = folder.path().join("data.csv");
+    let error = run(folder.path(), &format!("{line} --test {}", data.display())).unwrap_err();
+    assert!(error.contains("is also the training file"), "{error}");
 }
 
 #[test]

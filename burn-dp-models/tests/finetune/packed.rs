@@ -107,7 +107,7 @@ fn weights_that_cannot_be_packed_are_refused_with_the_layer() {
         ("generate --model gpt2-generate", "--packed-base is for adapters, not for --train full"),
         (
             "generate --model gpt2-generate --lora 2 --lora-layers wpe",
-            "--packed-base packs linear layers with adapters, and --lora-layers names none",
+            "--packed-base only packs linear layers with adapters, but --lora-layers selects none",
         ),
         (
             "classify --label stars --labels up,down --model bert-classify --lora 2 \

@@ -312,6 +312,8 @@ def verify(folder):
                 found = written["logits"][offset : offset + len(logits)]
                 offset += len(logits)
                 worst_of_row = (found - logits).abs().max() / logits.abs().max().clamp(min=1.0)
+                if not torch.isfinite(worst_of_row):
+                    raise SystemExit("a score is not finite")
                 difference = max(difference, worst_of_row.item())
         worst[name] = difference
     print(json.dumps(worst))

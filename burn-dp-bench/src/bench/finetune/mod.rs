@@ -168,6 +168,9 @@ fn measure(
     // Time, CPU time and memory of the ordinary step of the framework.
     let mut ordinary = (f64::NAN, None, None);
     for ((system, process), result) in systems.into_iter().zip(&processes).zip(results) {
+        if system.algorithm == ORDINARY {
+            ordinary = (f64::NAN, None, None);
+        }
         let block = match result {
             Ok(block) => block,
             Err(reason) => {

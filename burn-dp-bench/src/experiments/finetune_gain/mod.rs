@@ -114,14 +114,15 @@ mod tests {
     fn options(folder: &Path, more: &str) -> FinetuneGainOptions {
         let row = |index: usize| {
             let word = ["good", "bad"][index / 8 % 2];
-            format!("the film is {word},{word},play {}/role {}\n", index / 20, index % 20)
+            let who = format!("play {}/role {}", index / 20, index % 20);
+            format!("the film is {word},{word},{who},author {index}\n")
         };
         let rows: String = (0..160).map(row).collect();
         let data = folder.join("data.csv");
-        std::fs::write(&data, format!("body,class,who\n{rows}")).unwrap();
+        std::fs::write(&data, format!("body,class,who,author\n{rows}")).unwrap();
         let words = format!(
-            "experiment finetune-gain --data {} --text body --group who --epsilons 2 --delta 1e-3 \
-             --seeds 0 --quick --output {} {more}",
+            "experiment finetune-gain --data {} --text body --epsilons 2 --delta 1e-3 --seeds 0 \
+             --quick --output {} {more}",
             data.display(),
             folder.join("out").display()
         );
@@ -133,9 +134,10 @@ mod tests {
     #[test]
     fn rows_users_and_classes_are_measured_against_training_from_scratch() {
         for (more, name, lines) in [
-            ("", "finetune-gain", 5),
-            ("--user who", "finetune-gain-users", 5),
-            ("--label class --labels good,bad", "finetune-gain-classes", 5),
+            ("--group who", "finetune-gain", 5),
+            ("--group who --user who", "finetune-gain-users", 5),
+            ("--user author", "finetune-gain-users", 5),
+            ("--group who --label class --labels good,bad", "finetune-gain-classes", 5),
         ] {
             let folder = tempfile::tempdir().unwrap();
             let options = options(folder.path(), more);
