@@ -197,8 +197,8 @@ impl PrivacyStatement {
         })
     }
 
-    /// Returns the guarantee as text: what is hidden, ε, and the releases. The whole statement, with
-    /// further facts and what is not covered, is its [`Display`](fmt::Display) form.
+    /// Returns the guarantee as text: what is hidden, ε, and the releases. The whole statement,
+    /// with further facts and what is not covered, is its [`Display`](fmt::Display) form.
     pub fn summary(&self) -> String {
         let mut text = String::new();
         self.write_summary(&mut text).unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::DpError;
 use crate::device_read::blocking;
 use crate::optim::DpOptimizer;
 use crate::optim::engine::{LostSteps, RunSource, damaged};
-use crate::optim::releases::{KeyStorage, Releases};
+use crate::optim::releases::Releases;
 
 /// The name of a record in messages.
 const NAME: &str = "the record of the optimizer";
@@ -206,7 +206,7 @@ impl DpOptimizer {
             ));
         }
         let saved = SavedRun::of_optimizer(self).await?;
-        self.engine.releases()?.key.0 = KeyStorage::Records;
+        self.engine.releases()?.in_records = true;
         Ok(DpOptimizerRecord { saved, log: Some(log), lost: LostSteps::Repeat })
     }
 
@@ -237,7 +237,7 @@ impl DpOptimizer {
             ));
         };
         let optim = record.resume(self, log, |run| LogFile::read(log, run))?;
-        optim.engine.releases()?.key.0 = KeyStorage::Records;
+        optim.engine.releases()?.in_records = true;
         Ok(optim)
     }
 

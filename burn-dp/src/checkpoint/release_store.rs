@@ -12,7 +12,7 @@ use super::{DpOptimizerRecord, log_lines};
 use crate::DpError;
 use crate::optim::DpOptimizer;
 use crate::optim::engine::damaged;
-use crate::optim::releases::{Appended, KeyStorage, Lock, Mark, ReleaseSink, Releases};
+use crate::optim::releases::{Appended, Lock, Mark, ReleaseSink, Releases};
 
 /// The name of a store in messages.
 const NAME: &str = "the store of releases";
@@ -155,7 +155,7 @@ impl DpOptimizer {
         store: impl ReleaseStore + 'static,
     ) -> Result<Self, DpError> {
         let optim = record.resume(self, Path::new(NAME), |run| read(log, run, store))?;
-        optim.engine.releases()?.key.0 = KeyStorage::Records;
+        optim.engine.releases()?.in_records = true;
         Ok(optim)
     }
 }

@@ -12,7 +12,7 @@ use super::{PrivacyPlan, RefusedStep, Sparsifier, WeightAverage};
 use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, Thresholds};
 use crate::device_read::blocking;
 use crate::grads::PrivateBackward;
-use crate::sampling::{Draw, DrawPart, LogicalBatch, PhysicalBatch};
+use crate::sampling::{Draw, DrawPart, LogicalBatch, PhysicalBatch, RecordIdentity};
 use crate::updates::UnitUpdate;
 use crate::{DpError, NonPrivate, PublicData};
 
@@ -505,6 +505,11 @@ impl DpOptimizer {
 
     /// Adds the sum of the units of `part` that was clipped elsewhere.
     ///
+    /// # Privacy
+    ///
+    /// The run cannot check that the sum has each unit once: the statement says so, and that the
+    /// identity of the records was not checked.
+    ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the sum was clipped to other thresholds than the
@@ -516,7 +521,8 @@ impl DpOptimizer {
         sum: ClippedSum,
     ) -> Result<(), DpError> {
         self.engine.independence.sum_from_elsewhere();
-        self.engine.accumulate(part.into(), sum)
+        self.engine.note_sums_from_elsewhere();
+        self.engine.accumulate(part.into().with_identity(RecordIdentity::NotChecked), sum)
     }
 
     /// Passes norms of gradients on public data to the clipping policy, between two steps.

@@ -41,8 +41,16 @@ impl EarlierReleases {
         let mut all = PrivacyLedger::new(LedgerHeader::new(unit.clone(), relation));
         let mut earlier = Earlier::default();
         for ledger in &self.0 {
-            if let (UnitOfPrivacy::MiniSet, Some(sets)) = (unit, mini_sets) {
-                check_members(ledger.header(), sets)?;
+            match (unit, mini_sets) {
+                (UnitOfPrivacy::MiniSet, Some(sets)) => check_members(ledger.header(), sets)?,
+                (UnitOfPrivacy::MiniSet, None) if ledger.releases() > 0 => {
+                    return Err(DpError::invalid(
+                        "earlier_releases",
+                        "must be of the same mini-sets, got a plan that does not name its own; \
+                         create it with `PrivacyPlanConfig::for_mini_sets`",
+                    ));
+                }
+                _ => {}
             }
             earlier.describe(ledger.header());
             if let NoiseProvenance::Insecure { reason } = &ledger.header().noise_source {
@@ -320,7 +328,7 @@ mod tests {
         assert_eq!(optim.next_step(), expected);
         assert_eq!(optim.ledger().releases(), 900 + expected);
         let text = optim.statement(&[1e-4]).unwrap().to_string();
-        assert!(text.contains("900 x ") && text.contains("earlier_releases:"), "{text}");
+        assert!(text.contains("900 x ") && text.contains("earlier releases:"), "{text}");
     }
 
     #[test]
@@ -377,6 +385,12 @@ mod tests {
         unknown.facts.clear();
         let error = config(1).with_earlier_releases(PrivacyLedger::new(unknown)).init();
         assert!(error.unwrap_err().to_string().contains("not stated in the ledger"));
+        // A plan of mini-sets that it does not name.
+        let unnamed = PrivacyPlanConfig::new(10, 2.0).with_steps(5).with_noise_multiplier(2.0);
+        let unnamed = unnamed.with_unit(UnitOfPrivacy::MiniSet);
+        assert!(unnamed.clone().init().is_ok());
+        let error = unnamed.with_earlier_releases(before).init().unwrap_err().to_string();
+        assert!(error.contains("`PrivacyPlanConfig::for_mini_sets`"), "{error}");
     }
 
     #[test]

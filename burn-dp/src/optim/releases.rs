@@ -55,8 +55,6 @@ pub(crate) enum KeyStorage {
     File,
     /// In a file that other users can read.
     ExposedFile,
-    /// In records that the program stores.
-    Records,
 }
 
 /// The released events, run-length encoded. Clones share one list, which only grows.
@@ -113,6 +111,8 @@ pub(crate) struct Releases {
     sink: Option<Box<dyn ReleaseSink>>,
     /// Where the key of the run is stored, and its file.
     pub(crate) key: (KeyStorage, Option<PathBuf>),
+    /// Whether records of the run, which the program stores, have the key.
+    pub(crate) in_records: bool,
 }
 
 impl Releases {
@@ -123,6 +123,7 @@ impl Releases {
             events: Events::default(),
             sink: None,
             key: Default::default(),
+            in_records: false,
         }
     }
 

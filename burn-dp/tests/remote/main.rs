@@ -30,6 +30,7 @@ use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::{PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::random::InsecureSeed;
 use burn_dp::train::PrivateTrainingConfig;
+use burn_dp::updates::UnitUpdate;
 
 use fixture::{STEPS, STEPS_PER_EPOCH, custom_loop, launch, plan_config, values};
 use namespace::Network;
@@ -201,4 +202,22 @@ fn the_statement_names_the_machines_that_see_the_data() {
     assert_eq!(found.facts["remote_devices"], "they receive examples, parameters and gradients");
     assert!(found.not_covered.iter().any(|sentence| sentence.contains("machines that host")));
     assert!(!statement(vec![Device::flex()]).facts.contains_key("remote_devices"));
+}
+
+// A step without rows, whose units compute their updates by themselves.
+#[test]
+fn the_statement_names_the_machines_that_compute_updates() {
+    let server = Server::start();
+    let noted = |device: Device| {
+        let plan = PrivacyPlanConfig::new(8, 4.0).with_steps(1).with_noise_multiplier(1.0);
+        let mut optim = plan.init().unwrap().optimizer(SgdConfig::new().init());
+        let model = LinearConfig::new(1, 1).init(&device);
+        let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+        let zero = |_: Linear, _: usize| Ok(UnitUpdate::zero());
+        optim.unit_updates(&model, &draw, zero).unwrap();
+        optim.step(0.1, model, draw).unwrap();
+        optim.statement(&[1e-3]).unwrap().facts.contains_key("remote_devices")
+    };
+    assert!(noted(device_at(server.address).autodiff()));
+    assert!(!noted(Device::flex().autodiff()));
 }

@@ -113,7 +113,7 @@ fn the_steps_of_a_run_are_one_entry_of_the_ledger() {
     let (found, expected) = (epsilon(optim.ledger()), epsilon(&one));
     assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
     let text = optim.statement(&[1e-5]).unwrap().to_string();
-    assert!(text.contains("correlated_noise"), "{text}");
+    assert!(text.contains("correlated noise"), "{text}");
 }
 
 /// Continues a run of four steps from a record and compares it with the run itself.

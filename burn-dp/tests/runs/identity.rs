@@ -183,6 +183,35 @@ fn losses_and_sums_of_another_number_of_units_are_refused() {
     optim.accumulate(part(), exact).unwrap();
 }
 
+// A loader compared the records, but not what the program clipped.
+#[test]
+fn the_statement_says_that_sums_came_from_the_program() {
+    let said = |own_sums: bool| {
+        let mut optim = optimizer();
+        let compared = Distinct::by_key(records(), |record| *record).unwrap();
+        let batches = optim.plan().batches(compared, Rows, &device()).unwrap();
+        let batch = batches.into_iter().next().unwrap().unwrap();
+        let model = Net::new();
+        let draw = batch.draw().clone();
+        for physical in batch.physical_batches(4).unwrap() {
+            let physical = physical.unwrap();
+            let units = physical.part().private_indices().to_vec();
+            if own_sums {
+                let sum = sum(&mut optim, &units);
+                optim.accumulate(physical.into_parts().1, sum).unwrap();
+            } else {
+                optim.backward(&model, physical, |model: &Net, _| model.losses_of(&units)).unwrap();
+            }
+        }
+        optim.step(0.1, model, draw).unwrap();
+        let statement = optim.statement(&[1e-3]).unwrap();
+        let is_named = statement.not_covered.iter().any(|text| text.starts_with("Clipped sums"));
+        (statement.facts["identity_of_records"].clone(), is_named)
+    };
+    assert_eq!(said(false), ("all records compared".to_string(), false));
+    assert_eq!(said(true), ("not checked".to_string(), true));
+}
+
 /// Returns every unit twice.
 struct Doubled;
 

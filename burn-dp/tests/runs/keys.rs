@@ -133,6 +133,29 @@ fn a_key_in_memory_or_in_records_is_stated() {
 }
 
 #[test]
+fn a_record_with_the_key_is_stated_after_later_checkpoints_too() {
+    let folder = run_folder();
+    let checkpointer = Checkpointer::new(folder.path());
+    let (mut optim, model) = saved(&checkpointer);
+    let _record = optim.to_record().unwrap();
+    let said = |optim: &DpOptimizer| {
+        let statement = optim.statement(&[1e-3]).unwrap();
+        let is_open = statement.not_covered.iter().any(|text| text.contains("reader of the key"));
+        (statement.facts["noise_key"].clone(), is_open)
+    };
+    let in_records = ("in records that the program stores".to_string(), true);
+    assert_eq!(said(&optim), in_records);
+    let model = train_on(&mut optim, model, 1, 7);
+    checkpointer.save(&model, &optim).unwrap();
+    assert_eq!(said(&optim), in_records);
+    drop(optim);
+    let (mut optim, _) = restore(&checkpointer).unwrap();
+    assert_eq!(said(&optim), in_records);
+    optim.forget_key().unwrap();
+    assert_eq!(said(&optim), in_records);
+}
+
+#[test]
 fn a_missing_foreign_or_damaged_key_is_refused_with_the_way_out() {
     let folder = run_folder();
     let checkpointer = Checkpointer::new(folder.path());

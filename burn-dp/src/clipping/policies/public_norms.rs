@@ -277,9 +277,12 @@ mod tests {
         for size in [1, 2, 3] {
             let norms = measure(x.clone(), size).unwrap();
             let means = norms.means();
-            assert!((means[0] - 3.0).abs() < 1e-6 && (means[1] - 1.0).abs() < 1e-6, "{means:?}");
+            // Squared norms are rounded up by at most 1.2e-6, and norms by at most half of it, with
+            // the last digit.
+            let is_close = |found: f64, norm: f64| found >= norm && found <= norm * (1.0 + 1.5e-6);
+            assert!(is_close(means[0], 3.0) && is_close(means[1], 1.0), "{means:?}");
             let relative = norms.relative_means(0.5);
-            assert!((relative[0] - 1.0).abs() < 1e-6 && (relative[1] - 0.5).abs() < 1e-6);
+            assert!((relative[0] - 1.0).abs() < 2e-6 && (relative[1] - 0.5).abs() < 2e-6);
             assert!(norms.check_groups(&ParameterGroups::whole()).is_err());
             assert_eq!(norms.public_data(), "drawings (generated, 3 items)");
         }

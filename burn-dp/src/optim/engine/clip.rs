@@ -6,8 +6,6 @@ use burn::tensor::Tensor;
 use super::PrivacyEngine;
 use super::forward::{Forward, Rows, computing};
 use super::not_covered::PRODUCTS;
-#[cfg(feature = "remote")]
-use super::not_covered::REMOTE_DEVICES;
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
 use crate::grads::{PrivateBackward, Probe};
@@ -128,10 +126,7 @@ impl ClipTask {
         if !noted && model.devices().iter().any(engine.coarse_products) {
             engine.note(PRODUCTS, "TF32 where the device chooses it");
         }
-        #[cfg(feature = "remote")]
-        if model.devices().iter().any(crate::remote::is_remote) {
-            engine.note(REMOTE_DEVICES, "they receive examples, parameters and gradients");
-        }
+        engine.note_remote_devices(model);
         engine.note_options_of_passes();
         let thresholds = engine.thresholds()?;
         Ok(Self {

@@ -17,8 +17,22 @@ pub(super) const MULTIPLICITY: &str = "augmentation_multiplicity";
 /// Name of the fact that steps were released and not saved.
 pub(super) const LOST_STEPS: &str = "lost_steps";
 
+/// Name of the fact that the program clipped sums itself.
+pub(super) const OWN_SUMS: &str = "clipped_sums";
+
+/// Name of the fact where the key of the run is stored.
+pub(super) const NOISE_KEY: &str = "noise_key";
+
+/// Its value after a record was made, until the run ends and after it.
+pub(super) const KEY_IN_RECORDS: &str = "in records that the program stores";
+
 /// The meaning of some facts.
-const FACTS: [(&str, &str); 4] = [
+const FACTS: [(&str, &str); 5] = [
+    (
+        OWN_SUMS,
+        "Clipped sums that the program added: that each has the clipped gradients of its units, \
+         each unit once, and nothing else.",
+    ),
     (
         PRODUCTS,
         "The rounding of products in TF32: the device chooses kernels by the shape of a physical \

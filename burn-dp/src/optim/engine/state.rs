@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
 use super::PrivacyEngine;
+use super::not_covered::{KEY_IN_RECORDS, NOISE_KEY};
 use crate::DpError;
 use crate::noise::CorrelatedNoiseState;
 use crate::optim::PUBLIC_DATA;
@@ -116,7 +117,13 @@ impl EngineState {
             clipping: engine.plan.clipping.save_state(),
             independence: Some(engine.independence.seen()),
             identity: engine.identity,
-            facts: engine.facts.clone(),
+            facts: {
+                let mut facts = engine.facts.clone();
+                if engine.releases()?.in_records {
+                    facts.insert(NOISE_KEY.into(), KEY_IN_RECORDS.into());
+                }
+                facts
+            },
             run: engine.plan.origin,
             key: match engine.plan.source.is_forgotten() {
                 true => None,

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use burn::module::Module;
 use burn_dp_accountant::PrivacyStatement;
 
-use super::{PrivacyEngine, not_covered, with_another};
+use super::not_covered::{self, KEY_IN_RECORDS, NOISE_KEY};
+use super::{PrivacyEngine, with_another};
 use crate::DpError;
 use crate::model::precision_name;
 use crate::optim::independence::Independence;
@@ -72,6 +74,22 @@ impl PrivacyEngine {
         }
     }
 
+    /// Notes that other machines see what a pass or a step uses, if the model is there.
+    pub(super) fn note_remote_devices<M: Module>(&mut self, model: &M) {
+        #[cfg(feature = "remote")]
+        if model.devices().iter().any(crate::remote::is_remote) {
+            let seen = "they receive examples, parameters and gradients";
+            self.note(not_covered::REMOTE_DEVICES, seen);
+        }
+        #[cfg(not(feature = "remote"))]
+        let _ = model;
+    }
+
+    /// Notes that the program adds clipped sums.
+    pub(crate) fn note_sums_from_elsewhere(&mut self) {
+        self.note(not_covered::OWN_SUMS, "some were added by the program");
+    }
+
     /// Notes the options of a pass, for the statement of a run that is resumed with others.
     pub(super) fn note_options_of_passes(&mut self) {
         let mut facts = std::mem::take(&mut self.facts);
@@ -82,14 +100,15 @@ impl PrivacyEngine {
     /// Adds the location of the run's key, and whether other processes are locked out of the run.
     fn describe_storage(&self, statement: &mut PrivacyStatement) -> Result<(), DpError> {
         let releases = self.releases()?;
+        let in_records = releases.in_records || self.facts.contains_key(NOISE_KEY);
         let (is_stored, key) = match (releases.key.0, self.plan.source.is_forgotten()) {
+            _ if in_records => (true, KEY_IN_RECORDS),
             (KeyStorage::Nowhere, false) => (false, "in the memory of the program only"),
             (KeyStorage::File, false) => (true, KEY_IN_FILE),
             (KeyStorage::ExposedFile, false) => (true, "in a file that other users can read"),
-            (KeyStorage::Records, _) => (true, "in records that the program stores"),
             (_, true) => (false, "erased when the run ended"),
         };
-        statement.facts.insert("noise_key".into(), key.into());
+        statement.facts.insert(NOISE_KEY.into(), key.into());
         if is_stored {
             statement.not_covered.push(
                 "A reader of the key of the run, which can be erased when the run is over: the \

@@ -66,6 +66,7 @@ impl PrivacyEngine {
         draw: &Draw,
     ) -> Result<Option<GradientsParams>, DpError> {
         self.admission().check_draw(draw)?;
+        self.note_remote_devices(model);
         let (step, batch) = (self.next_step, self.plan.expected_batch_size);
         let is_last = step + 1 == self.plan.steps();
         let extent = if is_last { Extent::Whole } else { Extent::Step };

@@ -5,7 +5,7 @@ use burn::backend::{
 use burn::tensor::TensorData;
 use rayon::prelude::*;
 
-use super::row_norms::squared_norm;
+use super::row_norms::{sum_of_squares, upwards};
 use super::tasks::TASK_VALUES;
 
 /// Returns `Σ_v ‖Σ_{t: ids[t] = v} rows[t]‖²` for each example, `[batch_size]`.
@@ -44,16 +44,16 @@ fn indexed_squared_norm(ids: &[i64], rows: &[f32], features: usize) -> f32 {
     let mut total = 0.0f64;
     for positions in order.chunk_by(|&a, &b| ids[a] == ids[b]) {
         if let [position] = positions {
-            total += f64::from(squared_norm(row(*position)));
+            total += sum_of_squares(row(*position));
             continue;
         }
         sum.fill(0.0);
         for &position in positions {
             sum.iter_mut().zip(row(position)).for_each(|(sum, value)| *sum += value);
         }
-        total += f64::from(squared_norm(&sum));
+        total += sum_of_squares(&sum);
     }
-    total as f32
+    upwards(total)
 }
 
 #[cfg(test)]

@@ -38,9 +38,21 @@ pub(super) fn weighted_rows(
     Some(FloatTensor::<Flex>::from_data(TensorData::new(sums, [length])))
 }
 
-/// Returns a sum of squares: blocks in f32 on independent lanes, the blocks added in f64. Overflow
-/// of a block results in infinity, which the caller has to detect.
+/// Returns a sum of squares that is not underestimated, except by the loss to underflow. Overflow
+/// results in infinity, which the caller has to detect.
 pub(super) fn squared_norm(row: &[f32]) -> f32 {
+    upwards(sum_of_squares(row))
+}
+
+/// Returns the next f32 that is not below a value.
+pub(super) fn upwards(value: f64) -> f32 {
+    let rounded = value as f32;
+    if f64::from(rounded) < value { rounded.next_up() } else { rounded }
+}
+
+/// Returns a sum of squares: short sums in f32 on independent lanes, which are added in f64, and
+/// the largest rounding of the short sums.
+pub(super) fn sum_of_squares(row: &[f32]) -> f64 {
     Arch::new().dispatch(SquaredNorm(row))
 }
 
@@ -48,31 +60,38 @@ pub(super) fn squared_norm(row: &[f32]) -> f32 {
 struct SquaredNorm<'a>(&'a [f32]);
 
 impl WithSimd for SquaredNorm<'_> {
-    type Output = f32;
+    type Output = f64;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> f32 {
-        sum_of_squares(self.0)
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        blocks_of_squares(self.0)
     }
 }
 
 #[inline(always)]
-fn sum_of_squares(row: &[f32]) -> f32 {
+fn blocks_of_squares(row: &[f32]) -> f64 {
     const LANES: usize = 32;
-    const BLOCK: usize = 32 * LANES;
-    let mut total = 0.0f64;
-    for block in row.chunks(BLOCK) {
+    /// Values that a lane adds in f32.
+    const DEPTH: usize = 16;
+    // Each of the operations on a value, the square and at most `DEPTH` additions, rounds it by
+    // half a unit; one more is for the sums in f64.
+    const ROUNDING: f64 = (DEPTH + 2) as f64 * 0.5 * f32::EPSILON as f64;
+    let mut totals = [0.0f64; LANES];
+    for block in row.chunks(DEPTH * LANES) {
         let mut lanes = [0.0f32; LANES];
         let chunks = block.chunks_exact(LANES);
-        let rest: f32 = chunks.remainder().iter().map(|value| value * value).sum();
+        let rest = chunks.remainder();
         for chunk in chunks {
             for (lane, value) in lanes.iter_mut().zip(chunk) {
                 *lane += value * value;
             }
         }
-        total += f64::from(lanes.iter().sum::<f32>() + rest);
+        for (lane, value) in lanes.iter_mut().zip(rest) {
+            *lane += value * value;
+        }
+        totals.iter_mut().zip(lanes).for_each(|(total, lane)| *total += f64::from(lane));
     }
-    total as f32
+    totals.iter().sum::<f64>() * (1.0 + ROUNDING)
 }
 
 #[cfg(test)]
@@ -107,9 +126,25 @@ mod tests {
             let native = Dispatch::native_row_squared_norms(rows.into_dispatch()).unwrap();
             let native = Tensor::<1>::from_dispatch(native).into_data();
             for (&native, expected) in native.as_slice::<f32>().unwrap().iter().zip(expected) {
-                prop_assert!((f64::from(native) - expected).abs() <= 1e-6 * expected);
+                prop_assert!(f64::from(native) >= expected);
+                prop_assert!(f64::from(native) <= (1.0 + 2.3e-6) * expected);
             }
         }
+    }
+
+    // Each small square is half a unit of the large one, so that every addition rounds it away.
+    #[test]
+    fn squares_that_are_rounded_away_are_in_the_bound() {
+        for length in [2, 33, 600, 1024, 5000] {
+            let mut row = vec![2.0f32.powi(-12); length];
+            row[0] = 1.0;
+            let exact = 1.0 + (length - 1) as f64 * 2.0f64.powi(-24);
+            let norm = f64::from(squared_norm(&row));
+            assert!(norm >= exact && norm <= exact * (1.0 + 1.3e-6), "{length}: {norm} {exact}");
+        }
+        assert_eq!(squared_norm(&[f32::MAX; 3]), f32::INFINITY);
+        assert!(squared_norm(&[f32::NAN, 1.0]).is_nan());
+        assert_eq!(squared_norm(&[]), 0.0);
     }
 
     #[test]
