@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use burn_dp_accountant::{
-    DpEvent, LedgerHeader, NeighboringRelation, PrivacyLedger, UnitOfPrivacy,
+    DpEvent, LedgerHeader, NeighboringRelation, PrivacyLedger, PrivacyStatement, UnitOfPrivacy,
 };
 use burn_dp_examples::models::MlpConfig;
 use serde_json::Value;
@@ -303,8 +303,13 @@ fn a_private_run_writes_model_figures_plot_and_statement_that_agree() {
     }
     // Nothing that was computed from the private data without noise.
     assert!(!printed.contains("clipped*") && !printed.contains("share of clipped"), "{printed}");
-    assert!(!text.contains("public_data"), "{text}");
-    assert!(printed.contains(&text), "the statement is printed too");
+    assert!(!text.contains("public data"), "{text}");
+    let json = std::fs::read_to_string(out.join("privacy.json")).unwrap();
+    let summary = PrivacyStatement::from_json(&json).unwrap().summary();
+    assert!(text.starts_with(&summary), "{summary}\n{text}");
+    let points = statement["not_covered"].as_array().unwrap().len();
+    let rest = format!("{summary}  not covered:              {points} points, in ");
+    assert!(printed.contains(&rest), "{printed}");
     assert!(printed.starts_with("training mlp on digits: 1000 examples, 30 steps"), "{printed}");
     assert!(printed.contains("privacy: epsilon <= 2.0000 at delta = 1e-4"), "{printed}");
     assert!(printed.contains("sampling probability 0.05\n"), "{printed}");
@@ -319,7 +324,7 @@ fn the_statement_has_the_guarantee_of_a_group_also_of_a_resumed_run() {
     let folder = tempfile::tempdir().unwrap();
     interrupted(folder.path(), &format!("{line} --output out"), 40);
     let (_, printed) = figures_in(folder.path(), &format!("{line} --resume --group 3"));
-    assert!(printed.contains("  3 units at once:      epsilon <= "), "{printed}");
+    assert!(printed.contains("  3 units at once:          epsilon <= "), "{printed}");
     let text = std::fs::read_to_string(folder.path().join("out/privacy.json")).unwrap();
     let statement: Value = serde_json::from_str(&text).unwrap();
     let upper = |epsilon: &Value| epsilon["upper"].as_f64().unwrap();
@@ -358,7 +363,7 @@ fn a_run_after_earlier_releases_has_one_budget_with_them_also_if_it_is_resumed()
     assert!(without.contains("is now nothing"), "{without}");
     let (figures, printed) = figures_in(folder.path(), &format!("{line} --resume"));
     let text = std::fs::read_to_string(folder.path().join("out/privacy.txt")).unwrap();
-    assert!(text.contains("earlier_releases:") && text.contains("10 x "), "{text}");
+    assert!(text.contains("earlier releases:") && text.contains("10 x "), "{text}");
     assert!(printed.contains("60 x "), "{printed}");
 
     // ε covers both runs, and both spend the budget.
@@ -417,7 +422,7 @@ fn every_clipping_policy_trains_and_is_named_in_the_statement() {
         let needs = line.contains("layerwise") || line.contains("--layer-groups");
         let size = if line.contains("--public-size 100") { "100" } else { "1000" };
         let named = format!(
-            "public_data:          drawn digits of seed 0, apart from the training digits \
+            "public data:              drawn digits of seed 0, apart from the training digits \
              (generated, {size} items)"
         );
         assert_eq!(text.contains(&named), needs, "{line}: {text}");

@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn both_formats_give_the_same_rows() {
         let csv = "author,body,stars\nann,\"a \"\"quoted\"\", text\",5\nbo,\"two\nlines\",1\n";
-        let jsonl = "\u{feff}{\"author\":\"ann \",\"body\":\"a \\\"quoted\\\", text\",\"stars\":5}\n\n\
-                     {\"author\":\"bo\",\"body\":\"two\\nlines\",\"stars\":\"1\"}\n";
+        let jsonl = "\u{feff}{\"author\":\"ann \",\"body\":\"a \\\"quoted\\\", text\",\
+                     \"stars\":5}\n\n{\"author\":\"bo\",\"body\":\"two\\nlines\",\"stars\":\"1\"}\n";
         let rows = read_text("a.csv", csv).unwrap();
         assert_eq!(rows, read_text("a.jsonl", jsonl).unwrap());
         assert_eq!((rows[0].text.as_str(), rows[1].user.as_str()), ("a \"quoted\", text", "bo"));

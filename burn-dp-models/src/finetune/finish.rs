@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use burn::module::Module;
 use burn_dp_examples::training::{TrainError, statement};
 
+use super::base::uncounted_ledger;
 use super::export::Written;
 use super::figures::{FinetuneFigures, Generated};
 use super::training::{FinetuneRun, Trained};
@@ -26,7 +27,7 @@ fn not_covered(run: &FinetuneRun<'_>) -> Vec<String> {
         "Facts that appear in several rows or are shared by several users.".to_string(),
     ];
     // The folder of the model of an earlier run.
-    if let Some(ledger) = run.ledger_of_model() {
+    if let Some(ledger) = uncounted_ledger(run.options) {
         sentences.push(format!(
             "The private training that made the pre-trained model ({}): if it had the same data, \
              give its ledger as --earlier-ledger.",

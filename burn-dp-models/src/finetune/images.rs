@@ -126,6 +126,7 @@ impl Request<'_> {
             held_out: false,
             is_text: false,
             is_torchvision: architecture == "ResNet",
+            classes: Some(names.to_vec()),
             units: split.units(),
             rows: split.train.len(),
             settings: json!({
@@ -133,7 +134,7 @@ impl Request<'_> {
                 "the checksum of the data": checksum(&split.train),
             }),
         };
-        let run = FinetuneRun::new("images", options, way, source)?.with_classes(names);
+        let run = FinetuneRun::new("images", options, way, source)?;
         let all = model.num_params();
         let (model, targets) = ways::choose(&options.training, model, parts)?;
         let loss = CrossEntropyLossConfig::new().init();

@@ -3,6 +3,7 @@
 //! A run trains one task: the whole classifier, the head on cached features, or the
 //! language model; the training is the same for all of them.
 
+mod base;
 mod bleu;
 mod canaries;
 mod check;

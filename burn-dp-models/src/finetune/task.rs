@@ -43,6 +43,9 @@ pub(super) fn in_precision_of<M: Module, const D: usize>(
     inputs.cast(precision_of(model).unwrap_or(FloatDType::F32))
 }
 
+/// Number of made-up samples that independence is tested on.
+pub(super) const PROBED: usize = 4;
+
 /// Largest number of samples that are evaluated together.
 pub(super) const EVALUATED: usize = 32;
 

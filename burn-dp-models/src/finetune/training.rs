@@ -1,7 +1,6 @@
 //! The private training that all tasks share.
 
 use std::cell::Cell;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
@@ -13,27 +12,24 @@ use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp_accountant::UnitOfPrivacy;
 use burn_dp_examples::training::progress::{Progress, announce, counted};
 use burn_dp_examples::training::{
-    Checkpoints, EarlierLedgers, LEDGER_FILE, Output, Precision, PrivacySettings, TrainError,
-    checks, device, optimizer, typed, within_budget,
+    Checkpoints, EarlierLedgers, Output, Precision, PrivacySettings, TrainError, checks, device,
+    optimizer, typed, within_budget,
 };
 use serde_json::{Value, json};
 
-use super::export::{ADAPTER, MODEL};
+use super::base::{self, checksums};
 use super::figures::{EpochRow, FinetuneFigures, peak_memory};
 use super::options::{FinetuneOptions, Way};
 use super::read::trained_device;
 use super::split::Split;
-use super::task::Task;
-use super::units::{Source, UnitBatcher, base_checksums, batches};
+use super::task::{PROBED, Task};
+use super::units::{Source, UnitBatcher, batches};
 
 /// Default of `--epsilon` and `--delta`.
 const EPSILON: f64 = 8.0;
 const DELTA: f64 = 1e-5;
 
-/// Number of made-up samples that independence is tested on.
-const PROBED: usize = 4;
-
-/// The variable that names the step after which a test ends the process.
+/// The variable with the step after which a test ends the process.
 const ABORT_AFTER: &str = "BURN_DP_TEST_ABORT_AFTER_STEP";
 
 /// A run before its model is known.
@@ -47,7 +43,6 @@ pub(super) struct FinetuneRun<'a> {
     lr: f64,
     pub(super) source: Source,
     settings: Value,
-    classes: Option<Vec<String>>,
 }
 
 /// A trained model.
@@ -81,16 +76,7 @@ impl<'a> FinetuneRun<'a> {
         checks::countable(training.epochs)?;
         let lr = training.lr.unwrap_or(if way == Way::Full { 5e-4 } else { 5e-3 });
         checks::positive([("--lr", lr), ("--max-grad-norm", training.max_grad_norm)])?;
-        // The files of a run replace those of an earlier one.
-        let base = options.model.canonicalize().ok();
-        let written = [MODEL, ADAPTER].map(|name| options.run.output.join(name));
-        if base.is_some() && written.iter().any(|path| path.canonicalize().ok() == base) {
-            let reason = format!(
-                "{} is where this run writes its results; give another --output",
-                options.model.display()
-            );
-            return Err(TrainError::option("--model", reason));
-        }
+        base::check_place(&options.model, &options.run.output)?;
         let privacy = PrivacySettings::new(&options.privacy, Some(EPSILON), DELTA)?;
         let units = source.units;
         let name = if source.user_rows.is_some() { "users" } else { "rows" };
@@ -103,16 +89,16 @@ impl<'a> FinetuneRun<'a> {
             return Err(TrainError::option("--batch-size", reason));
         }
         let chosen = json!({
-            "the checksums of the model": base_checksums(&options.model),
+            "the checksums of the model": checksums(&options.model),
             "the task": task, "train": typed(way), "lr": lr,
             "epsilon": privacy.epsilon, "delta": privacy.delta,
             "noise-multiplier": privacy.noise_multiplier, "insecure-seed": privacy.insecure_seed,
             "model": options.model, "backend": typed(options.run.backend),
         });
         // The learning rate may be absent.
-        let settings = [json!(training), source.settings.clone(), chosen];
-        let settings = settings.into_iter().filter_map(|part| part.as_object().cloned());
-        let settings = Value::Object(settings.flatten().collect());
+        let parts = [json!(training), source.settings.clone(), chosen];
+        let parts = parts.iter().filter_map(Value::as_object).cloned();
+        let settings = Value::Object(parts.flatten().collect());
         Ok(Self {
             task,
             options,
@@ -123,23 +109,7 @@ impl<'a> FinetuneRun<'a> {
             lr,
             source,
             settings,
-            classes: None,
         })
-    }
-
-    /// Sets the names of the classes, for the figures.
-    pub(super) fn with_classes(self, names: &[String]) -> Self {
-        Self { classes: Some(names.to_vec()), ..self }
-    }
-
-    /// Returns the ledger next to the pre-trained model, if an earlier run made it and it is not
-    /// counted.
-    pub(super) fn ledger_of_model(&self) -> Option<PathBuf> {
-        let folder = self.options.model.canonicalize().ok()?;
-        let ledger = folder.parent()?.join(LEDGER_FILE).canonicalize().ok()?;
-        let given = self.options.privacy.earlier_ledger.iter();
-        let counted = given.filter_map(|path| path.canonicalize().ok()).any(|path| path == ledger);
-        (!counted).then_some(ledger)
     }
 
     /// Returns the device, without differentiation.
@@ -175,14 +145,13 @@ impl<'a> FinetuneRun<'a> {
         split: Split<T::Sample>,
     ) -> Result<Trained<T::Model>, TrainError> {
         let options = self.options;
-        let training = &options.training;
-        let trained = trained_device(options)?;
+        let (training, trained) = (&options.training, trained_device(options)?);
         let (is_user, rows) = (self.source.user_rows.is_some(), self.source.user_rows.unwrap_or(1));
         let config = PrivacyPlanConfig::new(self.source.units, training.batch_size as f64)
             .with_max_grad_norm(training.max_grad_norm);
         let config = if is_user { config.with_unit(UnitOfPrivacy::User) } else { config };
-        let earlier = EarlierLedgers::read(&options.privacy.earlier_ledger, &options.run.output)?;
-        let config = earlier.before(config);
+        let earlier = &options.privacy.earlier_ledger;
+        let config = EarlierLedgers::read(earlier, &options.run.output)?.before(config);
         let plan = self.privacy.plan(config, self.steps() as u64)?;
         check_independence(&model, &task.made_up(PROBED), |model, samples| {
             task.losses(model, &samples, &trained)
@@ -279,7 +248,7 @@ impl<'a> FinetuneRun<'a> {
             model: options.model.clone(),
             train: typed(self.way),
             packed_base: training.packed_base.map(typed),
-            classes: self.classes.clone(),
+            classes: self.source.classes.clone(),
             parameters: parameters[1],
             trained_parameters: parameters[0],
             private: spent.is_finite(),

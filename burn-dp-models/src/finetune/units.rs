@@ -1,8 +1,5 @@
 //! The units of privacy of a run: rows, or users with several rows.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
@@ -11,7 +8,6 @@ use burn_dp::sampling::{LogicalBatches, PrivateDataLoaderBuilder, UserDataset};
 use burn_dp_examples::training::TrainError;
 use serde_json::{Value, json};
 
-use super::export::PREPROCESSOR;
 use super::options::Texts;
 use super::split::Split;
 
@@ -25,6 +21,8 @@ pub(super) struct Source {
     pub(super) is_text: bool,
     /// Whether the model is one of torchvision.
     pub(super) is_torchvision: bool,
+    /// Names of the classes, in the order of the scores; absent for a language model.
+    pub(super) classes: Option<Vec<String>>,
     /// Numbers of units and rows to train on.
     pub(super) units: usize,
     pub(super) rows: usize,
@@ -52,6 +50,7 @@ impl Source {
             held_out: texts.test.is_none(),
             is_text: true,
             is_torchvision: false,
+            classes: None,
             units: split.units(),
             rows: split.train.len(),
             settings,
@@ -109,23 +108,6 @@ pub(super) fn batches<S: Clone + Send + Sync + std::fmt::Debug + 'static>(
             builder.build(users.with_max_examples(rows)?, sampler, steps as u64)?
         }
     })
-}
-
-/// Returns the checksums of the files of a base model, its weights included: a resumed run
-/// continues with the model that it started with.
-pub(super) fn base_checksums(model: &Path) -> BTreeMap<String, u32> {
-    let is_base = |name: &str| {
-        let endings = [".safetensors", ".bin", ".pt", ".pth"];
-        ["config.json", "tokenizer.json", PREPROCESSOR, "model.safetensors.index.json"]
-            .contains(&name)
-            || endings.iter().any(|ending| name.ends_with(ending))
-    };
-    let entries = std::fs::read_dir(model).into_iter().flatten().filter_map(Result::ok);
-    let checksum = |entry: std::fs::DirEntry| {
-        let name = entry.file_name().into_string().ok().filter(|name| is_base(name))?;
-        Some((name, crc32fast::hash(&std::fs::read(entry.path()).ok()?)))
-    };
-    entries.filter_map(checksum).collect()
 }
 
 #[cfg(test)]

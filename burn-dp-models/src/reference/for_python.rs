@@ -110,7 +110,7 @@ impl Case<'_> {
         let layers: Vec<_> = layers.iter().map(|(name, rank)| (name.to_string(), *rank)).collect();
         let failed = |reason: String| TrainError::from(ModelError::new(self.folder, reason));
         let targets = LoraTargets::new(&model, &layers, 6.0, head).map_err(failed)?;
-        // The head in the adapter is not that of the base. Larger factors than trained ones would
+        // The head of the adapter differs from the base. Larger factors than trained ones would
         // amplify rounding.
         let value = |index: usize| 0.1 * (index as f32 + 1.0).sin();
         let model = fill_trained(targets.attach(model)?, head, value);

@@ -361,8 +361,8 @@ fn a_public_file_is_evaluated_and_only_its_prompts_are_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let public = tempfile::tempdir().unwrap();
     let test = write_data(public.path(), 7);
-    let line = "generate --model gpt2-generate --batch-size 8 --noise-multiplier 1 --steps 1 --delta 1e-3 \
-                --prompt question --samples 2 --user author";
+    let line = "generate --model gpt2-generate --batch-size 8 --noise-multiplier 1 --steps 1 \
+                --delta 1e-3 --prompt question --samples 2 --user author";
     let samples = |figures: &Value| figures["generated"]["samples"].as_array().unwrap().clone();
     let starts_with_prompt = |sample: &Value| sample.as_str().unwrap().starts_with("a ");
     let line_with_test = format!("{line} --test {}", test.display());

@@ -120,7 +120,8 @@ impl<D, I> UserDataset<D, I> {
     /// The loaders of the plan and [`FederatedTraining`](crate::optim::FederatedTraining) make the
     /// choice. [`Dataset::get`] does not belong to a step and returns all records, and so does a
     /// data set around this one, such as `PartialDataset`, `ShuffledDataset` or
-    /// [`Distinct`](super::Distinct): there, use [`with_first_examples`](Self::with_first_examples).
+    /// [`Distinct`](super::Distinct): there, use
+    /// [`with_first_examples`](Self::with_first_examples).
     ///
     /// # Errors
     ///

@@ -285,7 +285,7 @@ mod tests {
         assert!(text.contains("RepeatAndSelect") && text.contains("secret number"), "{text}");
         // What the statement of the released run says about clipping, data, and limits.
         for said in [
-            "clipping:             flat, L2",
+            "clipping:                 flat, L2",
             "dataset:",
             "single precision",
             "where the data decide it",
