@@ -157,6 +157,12 @@ impl LogFile {
         Ok(header.is_some_and(|json| serde_json::from_str::<Header>(json).is_ok()))
     }
 
+    /// Returns whether a process has locked the log.
+    pub(super) fn is_in_use(path: &Path) -> bool {
+        let file = File::open(path);
+        file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
+    }
+
     /// Returns the run of a log without releases, if the log has a complete header.
     pub(super) fn unused_run(path: &Path) -> Option<u64> {
         let bytes = fs::read(path).ok().filter(|bytes| is_unused(bytes))?;

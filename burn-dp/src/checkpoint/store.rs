@@ -168,8 +168,12 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Returns whether a run ended in this folder before its first release or checkpoint.
+    /// Returns whether a run ended in this folder before its first release or checkpoint. A run
+    /// whose process has the log has not ended, even if it still writes its first checkpoint.
     fn has_abandoned(&self, run: u64) -> bool {
+        if LogFile::is_in_use(&self.log()) {
+            return false;
+        }
         let folders = owned::list(&self.folder).unwrap_or_default();
         if folders.iter().any(|(_, kind)| *kind == Kind::Complete) {
             return false;

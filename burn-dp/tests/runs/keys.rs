@@ -132,6 +132,31 @@ fn a_key_in_memory_or_in_records_is_stated() {
     assert_eq!(said(&optim), "in records that the program stores");
 }
 
+// The second process would otherwise erase the key, and then find the log locked.
+#[test]
+fn a_run_that_writes_its_first_checkpoint_keeps_its_key() {
+    let folder = run_folder();
+    let checkpointer = Checkpointer::new(folder.path());
+    let (first, model) = (optimizer(), Net::new());
+    checkpointer.save(&model, &first).unwrap();
+    // As before the first checkpoint is complete.
+    let entries = fs::read_dir(checkpointer.folder()).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_dir()).for_each(|path| fs::remove_dir_all(path).unwrap());
+    let file = checkpointer.key_file().unwrap();
+    let key = fs::read(&file).unwrap();
+    let save = || {
+        let plan = config().with_insecure_seed(burn_dp::random::InsecureSeed(9)).init().unwrap();
+        checkpointer.save(&model, &plan.optimizer(SgdConfig::new().init())).map(|_| ())
+    };
+    let error = save().unwrap_err().to_string();
+    assert!(error.contains("has the key of another run"), "{error}");
+    assert_eq!(fs::read(&file).unwrap(), key);
+    // It has ended, and released nothing.
+    drop(first);
+    save().unwrap();
+    assert_ne!(fs::read(&file).unwrap(), key);
+}
+
 #[test]
 fn a_record_with_the_key_is_stated_after_later_checkpoints_too() {
     let folder = run_folder();
