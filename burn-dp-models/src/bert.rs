@@ -113,6 +113,17 @@ impl BertEncoder {
     }
 }
 
+impl BertEncoder {
+    /// Returns the vector of each sequence, `[batch_size, width]`.
+    fn pooled(&self, hidden: Tensor<3>) -> Tensor<2> {
+        let first = first(hidden);
+        match &self.pooler {
+            Some(pooler) => pooler.dense.forward(first).tanh(),
+            None => first,
+        }
+    }
+}
+
 impl BertLayer {
     fn forward(&self, input: Tensor<3>, mask: &Tensor<4, Bool>) -> Tensor<3> {
         let SelfAttention { query, key, value, heads } = &self.attention.self_attention;
@@ -136,18 +147,20 @@ fn first(hidden: Tensor<3>) -> Tensor<2> {
     hidden.narrow(1, 0, 1).reshape([rows, width])
 }
 
-/// BERT that predicts masked tokens. Its output layer is the embedding of the tokens.
+/// BERT that predicts masked tokens, and whether two parts are from one text. The output layer of
+/// the tokens is their embedding.
 ///
 /// The bias of the output layer is not private: this model is for ordinary training.
 #[derive(Module, Debug)]
-pub(crate) struct BertMaskedLanguageModel {
+pub(crate) struct BertPreTraining {
     bert: BertEncoder,
-    cls: MaskedLanguageHead,
+    cls: PreTrainingHeads,
 }
 
 #[derive(Module, Debug)]
-struct MaskedLanguageHead {
+struct PreTrainingHeads {
     predictions: Predictions,
+    seq_relationship: Private<Linear>,
 }
 
 #[derive(Module, Debug)]
@@ -164,9 +177,8 @@ struct Transform {
     activation: ActivationFunction,
 }
 
-impl BertMaskedLanguageModel {
-    /// Creates a model with random weights. Its pooler is not trained; it exists for classifiers
-    /// that are loaded from this model.
+impl BertPreTraining {
+    /// Creates a model with random weights.
     pub(crate) fn new(config: &BertConfig, device: &Device) -> Self {
         let width = config.hidden_size;
         let transform = Transform {
@@ -178,24 +190,33 @@ impl BertMaskedLanguageModel {
         let pooler = Some(BertDense { dense: linear(width, width, device) });
         Self {
             bert: BertEncoder { pooler, ..BertEncoder::new(config, device) },
-            cls: MaskedLanguageHead { predictions: Predictions { transform, bias } },
+            cls: PreTrainingHeads {
+                predictions: Predictions { transform, bias },
+                seq_relationship: linear(width, 2, device),
+            },
         }
     }
 
-    /// Returns the scores of the tokens at some places.
+    /// Returns the scores of the tokens at some places, and the scores of "one text" and "two
+    /// texts" for each sequence.
     ///
     /// # Shapes
     ///
     /// - places: `[places]`, indices of `[batch_size · length]`
-    /// - output: `[places, vocabulary]`
-    pub(crate) fn forward(&self, tokens: &Tokens, places: Tensor<1, Int>) -> Tensor<2> {
+    /// - output: `[places, vocabulary]` and `[batch_size, 2]`
+    pub(crate) fn forward(
+        &self,
+        tokens: &Tokens,
+        places: Tensor<1, Int>,
+    ) -> (Tensor<2>, Tensor<2>) {
         let hidden = self.bert.forward(tokens, tokens.positions());
+        let pairs = self.cls.seq_relationship.forward(self.bert.pooled(hidden.clone()));
         let hidden = hidden.flatten::<2>(0, 1).select(0, places);
         let Predictions { transform, bias } = &self.cls.predictions;
         let hidden = transform.activation.forward(transform.dense.forward(hidden));
         let hidden = transform.layer_norm.forward(hidden);
         let scores = self.bert.embeddings.word_embeddings.attend(hidden);
-        scores + bias.val().unsqueeze()
+        (scores + bias.val().unsqueeze(), pairs)
     }
 }
 
@@ -228,11 +249,7 @@ impl TextClassifier for BertClassifier {
     const HEAD: &'static str = "classifier";
 
     fn features(&self, tokens: &Tokens) -> Tensor<2> {
-        let pooled = first(self.bert.forward(tokens, tokens.positions()));
-        match &self.bert.pooler {
-            Some(pooler) => pooler.dense.forward(pooled).tanh(),
-            None => pooled,
-        }
+        self.bert.pooled(self.bert.forward(tokens, tokens.positions()))
     }
 
     fn head(&self) -> &Self::Head {

@@ -56,7 +56,7 @@ fn impossible_sizes_are_refused_before_the_training() {
     }
 }
 
-/// The names of `BertForMaskedLM` in transformers 5.23, and of the pooler, which it does not need.
+/// The names of `BertForPreTraining` in transformers 5.24.
 fn names_of_bert(layers: usize) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut both = |module: String| {
@@ -78,6 +78,7 @@ fn names_of_bert(layers: usize) -> Vec<String> {
         }
     }
     both("bert.pooler.dense".into());
+    both("cls.seq_relationship".into());
     both("cls.predictions.transform.LayerNorm".into());
     both("cls.predictions.transform.dense".into());
     let tables = ["position", "token_type", "word"];

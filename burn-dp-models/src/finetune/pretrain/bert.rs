@@ -1,4 +1,4 @@
-//! BERT learns to predict tokens that are masked.
+//! BERT learns to predict tokens that are masked, and which parts belong together.
 
 use burn::nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -13,7 +13,7 @@ use tokenizers::processors::bert::BertProcessing;
 use tokenizers::{AddedToken, TokenizerImpl};
 
 use super::objective::{Objective, Prepared, below};
-use crate::bert::BertMaskedLanguageModel;
+use crate::bert::BertPreTraining;
 use crate::finetune::options::PretrainOptions;
 use crate::{ActivationFunction, BertConfig, ModelError, Sequence, Tokens};
 
@@ -33,7 +33,7 @@ const PREDICTED: f64 = 0.15;
 /// Of ten predicted tokens, this many are masked, and the next one is replaced at random.
 const MASKED_OF_TEN: usize = 8;
 
-/// The masked tokens of random texts.
+/// The masked tokens of random texts, and pairs of their parts.
 ///
 /// # References
 ///
@@ -52,6 +52,8 @@ struct Masked {
     ids: Vec<u32>,
     /// The positions that are predicted, and their tokens.
     predicted: Vec<(usize, u32)>,
+    /// Whether the second part is of another text.
+    is_other: bool,
 }
 
 /// Creates tokenizer and model.
@@ -88,7 +90,7 @@ pub(super) fn prepare(
         pad_token_id: Some(0),
     };
     Ok(Prepared {
-        model: BertMaskedLanguageModel::new(&config, device),
+        model: BertPreTraining::new(&config, device),
         tokenizer: tokenizer.to_string(true).map_err(failed)?,
         config: json(&config),
         tokens: texts.iter().map(Vec::len).sum(),
@@ -103,14 +105,29 @@ pub(super) fn prepare(
 }
 
 impl MaskedTokens {
-    /// Returns a random text, or a part of a long one, with masked tokens.
+    /// Returns two parts with masked tokens: of one random text, or of two.
     fn draw(&self, random: &mut ChaCha8Rng) -> Masked {
-        let text = &self.texts[below(random, self.texts.len())];
-        let length = text.len().min(self.positions - 2);
-        let begin = below(random, text.len() - length + 1);
-        let mut ids = [&[CLS], &text[begin..][..length], &[SEP]].concat();
+        let index = below(random, self.texts.len());
+        let text = &self.texts[index];
+        // With one text, or one token, there is no other part.
+        let has_two = text.len() > 1 && self.positions > 4;
+        let room = self.positions - if has_two { 3 } else { 2 };
+        let part = window(text, room, random);
+        let (first, second) = part.split_at(if has_two { part.len() / 2 } else { part.len() });
+        let is_other = has_two && self.texts.len() > 1 && below(random, 2) == 1;
+        let other = (index + 1 + below(random, self.texts.len() - 1)) % self.texts.len();
+        let second = match is_other {
+            true => window(&self.texts[other], second.len(), random),
+            false => second,
+        };
+        let mut ids = [&[CLS], first, &[SEP]].concat();
+        if !second.is_empty() {
+            ids.extend(second.iter().chain(&[SEP]));
+        }
+        let mut places: Vec<usize> =
+            (0..ids.len()).filter(|place| ![CLS, SEP].contains(&ids[*place])).collect();
         // Shuffled as far as needed.
-        let mut places: Vec<usize> = (1..=length).collect();
+        let length = places.len();
         let count = ((PREDICTED * length as f64).round() as usize).max(1);
         let mut predicted = Vec::with_capacity(count);
         for index in 0..count {
@@ -125,19 +142,21 @@ impl MaskedTokens {
                 ids[place] = other as u32;
             }
         }
-        Masked { ids, predicted }
+        Masked { ids, predicted, is_other }
     }
 }
 
-impl Objective for MaskedTokens {
-    type Model = BertMaskedLanguageModel;
+/// Returns a random part of a text, of this length or shorter.
+fn window<'a>(text: &'a [u32], length: usize, random: &mut ChaCha8Rng) -> &'a [u32] {
+    let length = text.len().min(length);
+    let begin = below(random, text.len() - length + 1);
+    &text[begin..][..length]
+}
 
-    fn loss(
-        &self,
-        model: &BertMaskedLanguageModel,
-        random: &mut ChaCha8Rng,
-        device: &Device,
-    ) -> Tensor<1> {
+impl Objective for MaskedTokens {
+    type Model = BertPreTraining;
+
+    fn loss(&self, model: &BertPreTraining, random: &mut ChaCha8Rng, device: &Device) -> Tensor<1> {
         let texts: Vec<Masked> = (0..self.batch_size).map(|_| self.draw(random)).collect();
         let given = |ids: &Vec<u32>| Sequence { ids: ids.clone(), given: ids.len() };
         let sequences: Vec<Sequence> = texts.iter().map(|text| given(&text.ids)).collect();
@@ -150,8 +169,10 @@ impl Objective for MaskedTokens {
                 targets.push(i64::from(*token));
             }
         }
-        let scores = model.forward(&tokens, integers(places, device));
+        let others = texts.iter().map(|text| i64::from(text.is_other)).collect();
+        let (scores, pairs) = model.forward(&tokens, integers(places, device));
         self.loss.forward(scores, integers(targets, device))
+            + self.loss.forward(pairs, integers(others, device))
     }
 }
 
@@ -183,7 +204,7 @@ fn tokenizer(texts: &[&str], size: usize) -> Result<WordPieces, tokenizers::Erro
 fn json(config: &BertConfig) -> Value {
     json!({
         "model_type": "bert",
-        "architectures": ["BertForMaskedLM"],
+        "architectures": ["BertForPreTraining"],
         "vocab_size": config.vocab_size,
         "max_position_embeddings": config.max_position_embeddings,
         "hidden_size": config.hidden_size,
@@ -217,15 +238,17 @@ mod tests {
 
     #[test]
     fn a_seventh_of_the_tokens_is_predicted_and_eight_tenths_of_them_masked() {
-        let text: Vec<u32> = (0..100).map(|index| 100 + index).collect();
-        let objective = masked(vec![text.clone()], 102);
+        // Two parts of one text, between special tokens.
+        let text: Vec<u32> = (0..99).map(|index| 100 + index).collect();
+        let whole = [&[CLS], &text[..49], &[SEP], &text[49..], &[SEP]].concat();
+        let objective = masked(vec![text], 102);
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let (mut as_mask, mut kept, mut other) = (0, 0, 0);
         for _ in 0..200 {
-            let Masked { ids, predicted } = objective.draw(&mut random);
-            assert_eq!((ids.len(), ids[0], ids[101], predicted.len()), (102, CLS, SEP, 15));
+            let Masked { ids, predicted, is_other } = objective.draw(&mut random);
+            assert_eq!((ids.len(), predicted.len(), is_other), (102, 15, false));
             for (place, token) in &predicted {
-                assert_eq!(text[place - 1], *token);
+                assert_eq!(whole[*place], *token);
                 match ids[*place] {
                     MASK => as_mask += 1,
                     id if id == *token => kept += 1,
@@ -235,7 +258,7 @@ mod tests {
                     }
                 }
             }
-            let changed = (1..=100).filter(|place| ids[*place] != text[place - 1]);
+            let changed = (0..102).filter(|place| ids[*place] != whole[*place]);
             let places: Vec<usize> = predicted.iter().map(|(place, _)| *place).collect();
             assert!(changed.into_iter().all(|place| places.contains(&place)));
         }
@@ -250,14 +273,33 @@ mod tests {
         let mut random = ChaCha8Rng::seed_from_u64(2);
         let drawn: Vec<Masked> = (0..50).map(|_| objective.draw(&mut random)).collect();
         let of_length = |length| drawn.iter().filter(move |text| text.ids.len() == length);
-        assert_eq!(of_length(12).count() + of_length(3).count(), 50);
+        // The second part of a long text, or the short one.
+        assert_eq!([12, 8, 3].map(|length| of_length(length).count()).iter().sum::<usize>(), 50);
+        assert!(of_length(8).all(|text| text.is_other) && of_length(12).all(|text| !text.is_other));
         assert!(of_length(3).all(|text| text.predicted == [(1, 7)]));
         let firsts: std::collections::HashSet<_> = of_length(12).map(|text| text.ids[1]).collect();
         assert!(firsts.len() > 5, "{firsts:?}");
     }
 
     #[test]
-    fn the_loss_of_masked_tokens_falls() {
+    fn half_of_the_pairs_are_of_two_texts() {
+        let texts = (0..4).map(|text| vec![100 + text; 20]).collect();
+        let objective = masked(texts, 16);
+        let mut random = ChaCha8Rng::seed_from_u64(3);
+        let drawn: Vec<Masked> = (0..400).map(|_| objective.draw(&mut random)).collect();
+        for Masked { ids, predicted, is_other } in &drawn {
+            let mut ids = ids.clone();
+            predicted.iter().for_each(|(place, token)| ids[*place] = *token);
+            assert_eq!((ids.len(), ids[0], ids[7], ids[15]), (16, CLS, SEP, SEP));
+            assert_eq!(ids[1] != ids[8], *is_other, "{ids:?}");
+        }
+        // Five standard deviations.
+        let others = drawn.iter().filter(|pair| pair.is_other).count();
+        assert!((150..250).contains(&others), "{others}");
+    }
+
+    #[test]
+    fn the_loss_of_masked_tokens_and_pairs_falls() {
         let sentence = |index: usize| {
             let (noun, word) = (["film", "book"][index % 2], ["good", "bad"][index / 2 % 2]);
             format!("the {noun} is {word} and the {noun} was not {word}")
@@ -271,14 +313,14 @@ mod tests {
         let device = Device::flex().autodiff();
         device.seed(1);
         let Prepared { objective, model, .. } = prepare(&options, &texts, &device).unwrap();
-        let loss = |model: &BertMaskedLanguageModel| {
+        let loss = |model: &BertPreTraining| {
             let mut random = ChaCha8Rng::seed_from_u64(99);
             objective.loss(model, &mut random, &device).into_scalar::<f64>()
         };
         let before = loss(&model);
         let after = loss(&options.train(&objective, model));
-        // By chance, the logarithm of the number of tokens.
-        assert!((before - (objective.vocabulary as f64).ln()).abs() < 0.3, "{before}");
-        assert!(after < 1.0, "{after}");
+        // By chance, the logarithms of the number of tokens, and of two.
+        assert!((before - (2.0 * objective.vocabulary as f64).ln()).abs() < 0.3, "{before}");
+        assert!(after < 1.4, "{after}");
     }
 }
