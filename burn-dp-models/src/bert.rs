@@ -111,9 +111,7 @@ impl BertEncoder {
         let embedded = self.embeddings.layer_norm.forward(embedded);
         self.encoder.layer.iter().fold(embedded, |hidden, layer| layer.forward(hidden, &mask))
     }
-}
 
-impl BertEncoder {
     /// Returns the vector of each sequence, `[batch_size, width]`.
     fn pooled(&self, hidden: Tensor<3>) -> Tensor<2> {
         let first = first(hidden);
