@@ -1,7 +1,7 @@
 //! The folder of the pre-trained model of a run.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn_dp_examples::training::{LEDGER_FILE, TrainError};
 
@@ -26,14 +26,14 @@ pub(super) fn check_place(model: &Path, output: &Path) -> Result<(), TrainError>
     Ok(())
 }
 
-/// Returns the ledger next to the pre-trained model, if an earlier run made the model and its
-/// ledger is not counted.
-pub(super) fn uncounted_ledger(options: &FinetuneOptions) -> Option<PathBuf> {
-    let folder = options.model.canonicalize().ok()?;
-    let ledger = folder.parent()?.join(LEDGER_FILE).canonicalize().ok()?;
-    let given = options.privacy.earlier_ledger.iter();
-    let is_counted = given.filter_map(|path| path.canonicalize().ok()).any(|path| path == ledger);
-    (!is_counted).then_some(ledger)
+/// Returns whether an earlier private run made the pre-trained model, and its ledger, which is next
+/// to the model, is not counted.
+pub(super) fn has_uncounted_ledger(options: &FinetuneOptions) -> bool {
+    let whole = |path: &Path| path.canonicalize().ok();
+    let folder = whole(&options.model);
+    let ledger = folder.and_then(|folder| whole(&folder.parent()?.join(LEDGER_FILE)));
+    let mut given = options.privacy.earlier_ledger.iter().map(|path| whole(path));
+    ledger.is_some() && !given.any(|path| path == ledger)
 }
 
 /// Returns the checksums of the files of a base model, its weights included: a resumed run

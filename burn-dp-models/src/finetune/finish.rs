@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use burn::module::Module;
 use burn_dp_examples::training::{TrainError, statement};
 
-use super::base::uncounted_ledger;
+use super::base::has_uncounted_ledger;
 use super::export::Written;
 use super::figures::{FinetuneFigures, Generated};
 use super::training::{FinetuneRun, Trained};
@@ -26,12 +26,11 @@ fn not_covered(run: &FinetuneRun<'_>) -> Vec<String> {
         "The names of the columns and of the classes.".to_string(),
         "Facts that appear in several rows or are shared by several users.".to_string(),
     ];
-    // The folder of the model of an earlier run.
-    if let Some(ledger) = uncounted_ledger(run.options) {
+    if has_uncounted_ledger(run.options) {
         sentences.push(format!(
             "The private training that made the pre-trained model ({}): if it had the same data, \
-             give its ledger as --earlier-ledger.",
-            ledger.display()
+             its ledger counts too, as --earlier-ledger.",
+            run.options.model.display()
         ));
     }
     sentences
