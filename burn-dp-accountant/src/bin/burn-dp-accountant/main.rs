@@ -44,21 +44,24 @@ fn message(error: &AccountantError) -> String {
     let AccountantError::InvalidArgument { name, reason } = error else {
         return error.to_string();
     };
-    let (mut name, mut reason) = (format!("`{name}`"), reason.clone());
     let program = Cli::command();
-    let options = program.get_subcommands().flat_map(|command| command.get_arguments());
-    let options = options.filter_map(|argument| argument.get_long());
-    // A fixed-size sample is a batch.
-    let of_library = options.map(|option| (option.replace('-', "_"), option));
-    for (of_library, option) in of_library.chain([("sample_size".into(), "batch-size")]) {
-        if name == format!("`{of_library}`") {
-            name = format!("--{option}");
-        }
-        if of_library.contains('_') {
-            reason = reason.replace(&of_library, &format!("--{option}"));
-        }
-    }
-    format!("{} {reason}", name.trim_matches('`'))
+    let option = |word: &str| {
+        // A fixed-size sample is a batch.
+        let option =
+            if word == "sample_size" { "batch-size".into() } else { word.replace('_', "-") };
+        let mut arguments = program.get_subcommands().flat_map(|command| command.get_arguments());
+        let is_option = arguments.any(|argument| argument.get_long() == Some(&option));
+        is_option.then(|| format!("--{option}"))
+    };
+    let is_end = |c: char| !c.is_alphanumeric() && c != '_';
+    let words = reason.split_inclusive(is_end).map(|piece| {
+        let word = piece.trim_end_matches(is_end);
+        // Without an underscore, it is a word of the sentence.
+        let named = option(word).filter(|_| word.contains('_'));
+        named.map_or(piece.to_string(), |option| piece.replacen(word, &option, 1))
+    });
+    let reason: String = words.collect();
+    format!("{} {reason}", option(name).unwrap_or(name.to_string()))
 }
 
 #[cfg(test)]

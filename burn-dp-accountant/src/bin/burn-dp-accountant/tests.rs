@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use burn_dp_accountant::{
-    DpEvent, LedgerHeader, NeighboringRelation, PrivacyLedger, UnitOfPrivacy,
+    AccountantError, DpEvent, LedgerHeader, NeighboringRelation, PrivacyLedger, UnitOfPrivacy,
 };
 use clap::Parser;
 use serde_json::Value;
@@ -60,6 +60,12 @@ fn arguments_of_the_library_are_named_as_options() {
         let message = crate::message(&output(arguments).unwrap_err());
         assert!(message.starts_with(expected), "{arguments}: {message}");
     }
+    // Whole words: `batch_size` is a part of two other names.
+    let reason = "must be at least expected_batch_size = 3, got max_batch_size = 2".to_string();
+    let error = AccountantError::InvalidArgument { name: "max_batch_size", reason };
+    let expected = "--max-batch-size must be at least expected_batch_size = 3, got \
+                    --max-batch-size = 2";
+    assert_eq!(crate::message(&error), expected);
 }
 
 #[test]
