@@ -241,7 +241,7 @@ impl Runs<'_> {
         words.extend(["--batch-size", &batch, "--epochs", &epochs]);
         words.extend(contender.options);
         if self.kind == Kind::Classes && contender.way == Way::Lora {
-            // Masked tokens do not train the pooler.
+            // The pooler was trained for pairs of texts, not for classes.
             words.extend(["--lora-layers", "query,value,pooler.dense"]);
         }
         let reached = finetune(&words)?;

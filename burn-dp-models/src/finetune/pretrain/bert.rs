@@ -307,7 +307,7 @@ mod tests {
         let texts: Vec<String> = (0..8).map(sentence).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let line = "finetune pretrain --architecture bert --data none.csv --text text --layers 1 \
-                    --width 16 --heads 2 --positions 16 --steps 150 --lr 0.01";
+                    --width 16 --heads 2 --positions 16 --steps 400 --lr 0.01";
         let command = Finetune::try_parse_from(line.split_whitespace()).unwrap();
         let Finetune::Pretrain(options) = command else { panic!("another command") };
         let device = Device::flex().autodiff();
@@ -321,6 +321,6 @@ mod tests {
         let after = loss(&options.train(&objective, model));
         // By chance, the logarithms of the number of tokens, and of two.
         assert!((before - (2.0 * objective.vocabulary as f64).ln()).abs() < 0.3, "{before}");
-        assert!(after < 1.4, "{after}");
+        assert!(after < 1.0, "{after}");
     }
 }
