@@ -69,12 +69,10 @@ pub(super) fn rows(
         false => Ok(rows),
     });
     let rows = rows.map_err(|reason| TrainError::from(ModelError::new(path, reason)))?;
-    let is_empty = |row: &TextRow| row.text.trim().is_empty();
-    // Rows without a name would all belong to one user.
-    let is_unnamed = |row: &TextRow| columns.user.is_some() && row.user.is_empty();
     let fault = rows.iter().enumerate().find_map(|(index, row)| {
-        let column = if is_empty(row) { Some(columns.text) } else { None };
-        let column = column.or(columns.user.filter(|_| is_unnamed(row)))?;
+        // Rows without a name would all belong to one user.
+        let mut needed = [(Some(columns.text), &row.text), (columns.user, &row.user)].into_iter();
+        let column = needed.find_map(|(name, value)| name.filter(|_| value.trim().is_empty()))?;
         Some(format!("row {}: `{column}` is empty; fill it in, or remove the row", index + 1))
     });
     match fault {

@@ -12,7 +12,7 @@ use super::training::{FinetuneRun, Trained};
 
 /// Returns what ε does not cover.
 fn not_covered(run: &FinetuneRun<'_>) -> Vec<String> {
-    let base = if run.source.is_text { "model and its tokenizer" } else { "model" };
+    let base = if run.task == "images" { "model" } else { "model and its tokenizer" };
     let evaluated = match run.source.held_out {
         true => {
             "The rows of the evaluation, about a tenth of the rows (or users) of the data: they \
@@ -57,8 +57,9 @@ pub(super) fn finish<M: Module>(
     let trained = format!("{}{base}, {} parameters", figures.train, figures.trained_parameters);
     let facts = [("model", run.options.model.display().to_string()), ("trained", trained)];
     let (deltas, group) = ([run.privacy.delta], run.privacy.group);
-    let mut statement = statement(&optim, &deltas, group, facts, &[])?;
-    statement.not_covered.extend(not_covered(&run));
+    let not_covered = not_covered(&run);
+    let not_covered: Vec<&str> = not_covered.iter().map(String::as_str).collect();
+    let mut statement = statement(&optim, &deltas, group, facts, &not_covered)?;
     if let Some(exposure) = figures.generated.as_ref().and_then(|g| g.exposure.as_ref()) {
         statement.facts.insert("canaries".into(), exposure.fact());
     }

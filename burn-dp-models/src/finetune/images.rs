@@ -124,7 +124,6 @@ impl Request<'_> {
         let source = Source {
             user_rows: None,
             held_out: false,
-            is_text: false,
             is_torchvision: architecture == "ResNet",
             classes: Some(names.to_vec()),
             units: split.units(),

@@ -34,7 +34,7 @@ const ABORT_AFTER: &str = "BURN_DP_TEST_ABORT_AFTER_STEP";
 
 /// A run before its model is known.
 pub(super) struct FinetuneRun<'a> {
-    task: &'static str,
+    pub(super) task: &'static str,
     pub(super) options: &'a FinetuneOptions,
     pub(super) privacy: PrivacySettings,
     pub(super) output: Output,

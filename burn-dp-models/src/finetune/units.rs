@@ -17,8 +17,6 @@ pub(super) struct Source {
     pub(super) user_rows: Option<usize>,
     /// Whether the rows of the evaluation are from the same file.
     pub(super) held_out: bool,
-    /// Whether the samples are texts, and not images.
-    pub(super) is_text: bool,
     /// Whether the model is one of torchvision.
     pub(super) is_torchvision: bool,
     /// Names of the classes, in the order of the scores; absent for a language model.
@@ -48,7 +46,6 @@ impl Source {
         Self {
             user_rows: texts.user.is_some().then_some(texts.user_rows),
             held_out: texts.test.is_none(),
-            is_text: true,
             is_torchvision: false,
             classes: None,
             units: split.units(),

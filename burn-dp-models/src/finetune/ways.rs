@@ -7,7 +7,7 @@ use burn_dp_examples::training::{TrainError, checks, typed};
 use super::options::{TrainingOptions, Way};
 use super::packing::scheme;
 use crate::LoraTargets;
-use crate::weights::parameters;
+use crate::weights::{is_in, parameters};
 
 /// The parts of a model that the ways of training use.
 #[derive(Debug, Clone, Copy)]
@@ -68,11 +68,7 @@ pub(super) fn choose<M: Module>(
     model: M,
     parts: Parts,
 ) -> Result<(M, Option<LoraTargets>), TrainError> {
-    let head = |path: &str| {
-        parts
-            .head
-            .is_some_and(|head| path.strip_prefix(head).is_some_and(|rest| rest.starts_with('.')))
-    };
+    let head = |path: &str| parts.head.is_some_and(|head| is_in(head, path));
     match way(options, parts)? {
         Way::Full => Ok((model, None)),
         Way::Bias => {

@@ -9,7 +9,7 @@ use burn_dp::DpError;
 use burn_dp::model::LowRankAdapters;
 use serde_json::{Value, json};
 
-use super::names::{AnyParameter, LayerKind, Mapper, Name, parameters};
+use super::names::{AnyParameter, LayerKind, Mapper, Name, is_in, parameters};
 use super::read::transposed;
 use super::write::Tensors;
 use super::{Weights, write};
@@ -46,7 +46,7 @@ impl LoraTargets {
     ) -> Result<Self, String> {
         let mut known = Vec::new();
         parameters(model, |name, _| {
-            let is_head = head.is_some_and(|head| name.path.starts_with(&format!("{head}.")));
+            let is_head = head.is_some_and(|head| is_in(head, &name.path));
             let is_weight = name.layer != LayerKind::Other && name.stored.ends_with(".weight");
             if is_weight && !is_head {
                 known.push(name);
@@ -157,7 +157,7 @@ impl Adapter {
         let mut tensors = Tensors::new();
         let (mut modules, mut transposed) = (Vec::new(), true);
         parameters(model, |name, parameter| {
-            let is_head = head.is_some_and(|head| name.path.starts_with(&format!("{head}.")));
+            let is_head = head.is_some_and(|head| is_in(head, &name.path));
             if name.factor().is_some() {
                 let value = to_peft(&name, parameter, &kernels);
                 let stored = name.versions().into_iter().filter_map(|name| peft_name(&name));

@@ -6,6 +6,6 @@ mod read;
 mod write;
 
 pub use adapter::{Adapter, LoraTargets};
-pub(crate) use names::{LayerKind, fill_trained, parameters};
+pub(crate) use names::{LayerKind, fill_trained, is_in, parameters};
 pub use read::Weights;
 pub(crate) use write::{tensors, to_safetensors};

@@ -51,6 +51,11 @@ pub(crate) enum LayerKind {
     Other,
 }
 
+/// Returns whether the path of a parameter is in a part of a model, or the part itself.
+pub(crate) fn is_in(part: &str, path: &str) -> bool {
+    path.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 impl Name {
     /// Returns the module and the letter of a factor of an adapter.
     pub(super) fn factor(&self) -> Option<(&str, char)> {
@@ -202,9 +207,8 @@ pub(crate) fn fill_trained<M: Module>(
     head: Option<&str>,
     value: impl Fn(usize) -> f32,
 ) -> M {
-    let is_head = |name: &Name| head.is_some_and(|head| name.path.starts_with(&format!("{head}.")));
     model.map(&mut Mapper::new(|name: Name, shape: &[usize]| {
-        if name.factor().is_none() && !is_head(&name) {
+        if name.factor().is_none() && !head.is_some_and(|head| is_in(head, &name.path)) {
             return None;
         }
         let count = shape.iter().product();

@@ -8,7 +8,7 @@ use burn::tensor::TensorData;
 use burn_store::{ModuleStore, PytorchStore, SafetensorsStore, bridge, burn_pack};
 use serde_json::Value;
 
-use super::names::{Mapper, Name};
+use super::names::{Mapper, Name, is_in};
 use crate::ModelError;
 
 /// Names of the files in the folder of a model, the first that exists is read.
@@ -120,9 +120,6 @@ impl Weights {
         let mut fault = None;
         let mut used = BTreeSet::new();
         let new: Vec<&str> = new.into_iter().collect();
-        let is_in = |part: &str, path: &str| {
-            path.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
         let is_new = |path: &str| new.iter().any(|part| is_in(part, path));
         let model = model.map(&mut Mapper::new(|name: Name, shape: &[usize]| {
             if is_new(&name.path) {
@@ -144,7 +141,7 @@ impl Weights {
                 return None;
             }
             let found = found.clone().convert::<f32>();
-            if !found.iter::<f32>().all(f32::is_finite) {
+            if !found.as_slice::<f32>().is_ok_and(|found| found.iter().all(|v| v.is_finite())) {
                 fault.get_or_insert_with(|| format!("`{stored}` has values that are not finite"));
                 return None;
             }
