@@ -3,9 +3,10 @@
 //! `cargo run -p burn-dp-accountant --example sweep_accountant -- --json FILE [--count N] [--seed S]`
 //!
 //! The defaults cover q in 1e-7..1, σ in 0.1..1000, up to 1e7 steps and δ in 1e-15..1e-2 with 1,760
-//! configurations, one after another; `--only 3,17` computes some of them. A configuration fails if
-//! its bracket is wider than 1e-4 (relative) or takes more than one second of processor time; the
-//! program then ends with status 1.
+//! configurations, one after another; `--only 3,17` computes some of them, and `--relation
+//! replace-one` computes all under that relation. A configuration fails if its bracket is wider
+//! than 1e-4 (relative) or takes more than one second of processor time; the program then ends with
+//! status 1.
 
 use std::time::Instant;
 
@@ -25,6 +26,7 @@ struct Options {
     seed: u64,
     /// The configurations to compute; empty means all.
     only: Vec<usize>,
+    relation: NeighboringRelation,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let configuration = Configuration::draw(&mut generator);
         if options.only.is_empty() || options.only.contains(&index) {
             let start = (Instant::now(), cpu_seconds());
-            let epsilon = configuration.epsilon()?;
+            let epsilon = configuration.epsilon(options.relation)?;
             let wall = start.0.elapsed().as_secs_f64();
             let seconds = cpu_seconds().zip(start.1).map_or(wall, |(after, before)| after - before);
             rows.push(Row { index, configuration, epsilon, seconds, wall });
@@ -53,11 +55,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn options() -> Result<Options, Box<dyn std::error::Error>> {
-    let mut options = Options { file: None, count: 1_760, seed: 1, only: Vec::new() };
+    let relation = NeighboringRelation::AddOrRemoveOne;
+    let mut options = Options { file: None, count: 1_760, seed: 1, only: Vec::new(), relation };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         if argument == "--help" {
-            println!("Options: --json FILE, --count N, --seed N, --only LIST");
+            println!("Options: --json FILE, --count N, --seed N, --only LIST, --relation NAME");
             std::process::exit(0);
         }
         let value = arguments.next().ok_or_else(|| format!("{argument} needs a value"))?;
@@ -68,8 +71,11 @@ fn options() -> Result<Options, Box<dyn std::error::Error>> {
             "--only" => {
                 options.only = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
             }
+            "--relation" => {
+                options.relation = serde_json::from_value(value.replace('-', "_").into())?
+            }
             other => {
-                let known = "use --json, --count, --seed, --only";
+                let known = "use --json, --count, --seed, --only, --relation";
                 return Err(format!("unknown argument {other}; {known}").into());
             }
         }
@@ -111,8 +117,7 @@ impl Configuration {
         }
     }
 
-    fn epsilon(&self) -> Result<Epsilon, AccountantError> {
-        let relation = NeighboringRelation::AddOrRemoveOne;
+    fn epsilon(&self, relation: NeighboringRelation) -> Result<Epsilon, AccountantError> {
         let mut ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
         ledger.record_many(&DpEvent::dp_sgd_step(self.q, self.sigma), self.steps)?;
         ledger.epsilon(self.delta)

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn block_of_frequencies_equals_single_frequencies() {
         let pair = Pair::Sampled { q: 0.01, mu: 1.2 };
-        let nodes = trapezoidal_nodes(&pair, Direction::Remove, 3.0, 50.0).unwrap();
+        let nodes = trapezoidal_nodes(&pair, Direction::Remove, 3.0..=3.0, 50.0).unwrap();
         let moments = ContourMoments::new(&nodes, 2.0);
         let block = moments.ln_moments(12.0, 1.7);
         for (k, value) in block.iter().enumerate() {

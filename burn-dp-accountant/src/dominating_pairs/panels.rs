@@ -121,7 +121,7 @@ mod tests {
         for pair in pairs {
             for direction in [Direction::Remove, Direction::Add] {
                 let (order, t) = (4.0, 35.0);
-                let whole = trapezoidal_nodes(&pair, direction, order, t).unwrap();
+                let whole = trapezoidal_nodes(&pair, direction, 1.0..=order, t).unwrap();
                 let none = panel_nodes(&pair, direction, order, t, &Tail::NONE).unwrap();
                 assert!((none.ln_moment(order) - whole.ln_moment(order)).abs() < 1e-12);
                 // The cut is exceeded with probability 1e-90.
@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn moments_below_a_cut_ignore_impossible_losses() {
         let pair = Pair::Sampled { q: 1e-5, mu: 1.0 };
-        let whole = trapezoidal_nodes(&pair, Direction::Remove, 60.0, 0.0).unwrap().ln_moment(60.0);
+        let whole =
+            trapezoidal_nodes(&pair, Direction::Remove, 60.0..=60.0, 0.0).unwrap().ln_moment(60.0);
         let tail = Tail::above(&pair, Direction::Remove, 0.03).unwrap();
         let within = panel_nodes(&pair, Direction::Remove, 60.0, 0.0, &tail).unwrap();
         assert!(whole > 100.0 && within.ln_moment(60.0) < 1e-3, "{whole}");

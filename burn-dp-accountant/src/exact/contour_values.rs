@@ -33,6 +33,15 @@ impl LossRange {
     }
 }
 
+/// Size of a value relative to the first below which it does not count.
+const NEGLIGIBLE: f64 = 1e-16;
+
+/// Number of octaves beyond the first negligible value in which the integrand is looked at.
+///
+/// If a drawn unit has about the same loss in every release, the losses are nearly those of a
+/// lattice, and the integrand is negligible between its peaks.
+const OCTAVES: usize = 5;
+
 /// Values of `M(s)/(s(s+1))` on one contour, relative to a common factor.
 pub(super) struct ContourValues {
     theta: f64,
@@ -71,6 +80,28 @@ impl ContourValues {
         let mut remainder = 1.0;
         let mut work = 0;
         let first = 1.0 / (theta * (theta + 1.0));
+        let size = |s: Complex64, moment: Complex64| {
+            let value = (moment - ln_scale).exp() / (s * (s + 1.0));
+            (value, value.norm() / first)
+        };
+        // The last frequency, of some beyond `end`, at which the integrand is not negligible; 0 if
+        // there is none.
+        let last_return = |end: f64| {
+            let rule = rules(end * f64::from(1u32 << OCTAVES))?;
+            let mut last = 0.0;
+            for octave in 0..OCTAVES {
+                let start = end * f64::from(1u32 << octave);
+                let step = start / BLOCK as f64;
+                for (k, moment) in rule.ln_moments(theta, start, step).into_iter().enumerate() {
+                    let t = start + step * k as f64;
+                    if size(Complex64::new(theta, t), moment).1 >= NEGLIGIBLE {
+                        last = t;
+                    }
+                }
+            }
+            Some(last)
+        };
+        let mut known_return = 0.0;
         'contour: while values.len() < domain.most_points() {
             let start = step * values.len() as f64;
             let end = start + step * BLOCK as f64;
@@ -80,11 +111,14 @@ impl ContourValues {
             }
             for (k, moment) in rule.ln_moments(theta, start, step).into_iter().enumerate() {
                 let s = Complex64::new(theta, start + step * k as f64);
-                let value = (moment - ln_scale).exp() / (s * (s + 1.0));
-                remainder = value.norm() / first;
+                let (value, relative) = size(s, moment);
+                remainder = relative;
                 values.push(value);
-                if remainder < 1e-16 {
-                    break 'contour;
+                if remainder < NEGLIGIBLE && s.im > known_return {
+                    known_return = last_return(s.im)?;
+                    if known_return == 0.0 {
+                        break 'contour;
+                    }
                 }
             }
             work += rule.nodes * BLOCK;
@@ -190,7 +224,9 @@ impl MomentSources {
                 _ => {
                     let order = theta + 1.0;
                     let nodes = match domain {
-                        LossRange::Whole => trapezoidal_nodes(pair, direction, order, frequency)?,
+                        LossRange::Whole => {
+                            trapezoidal_nodes(pair, direction, order..=order, frequency)?
+                        }
                         LossRange::Below(cut) => {
                             let tail = Tail::above(pair, direction, cut)?;
                             panel_nodes(pair, direction, order, frequency, &tail)?

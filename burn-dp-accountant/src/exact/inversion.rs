@@ -187,6 +187,24 @@ mod tests {
     use super::*;
     use crate::exact::value::TOLERANCE;
 
+    // About 15 of 25 draws of nearly the same loss: the integrand falls below 1e-17 and grows to
+    // 1e-6 again. The reference is from `scripts/reference_contours.py`.
+    #[test]
+    fn an_integrand_with_several_peaks_is_integrated_to_its_end() {
+        let (delta, truth) = (1.593_572_174_386_718_1e-10, 703.163_944_019_133);
+        let pair =
+            Pair::Sampled { q: 0.097_626_600_606_494_68, mu: 1.0 / 0.104_168_940_458_922_33 };
+        let parts = [(pair, 25)];
+        let (mut visible, mut all) = cumulants(&parts, Direction::Remove, LossRange::Whole, delta);
+        let saddle = visible.saddle(delta).unwrap();
+        let plan = ContourPlan::new(&mut all, saddle.theta, saddle.epsilon, delta).unwrap();
+        for spread in [1.0, 1.17, 1.5] {
+            let contour = plan.values(&parts, Direction::Remove, LossRange::Whole, spread).unwrap();
+            let epsilon = contour.epsilon(delta, saddle.epsilon).unwrap();
+            assert!((epsilon / truth - 1.0).abs() < 1e-11, "{spread}: {epsilon}");
+        }
+    }
+
     #[test]
     fn inversion_of_gaussians_equals_the_closed_form() {
         let parts = [(Pair::Gaussian { mu: 0.3 }, 7)];

@@ -51,15 +51,15 @@ fn close_at_zero(mass: &mut [f64], hull: &[usize], width: f64) {
     if mass[last] >= 0.0 {
         return;
     }
-    // Value of the divergence at grid point i, from the right: Σ_{j>i} m_j (1 - e^{-(j-i)h}).
-    let shrink = (-width).exp();
-    let (mut total, mut discounted) = (0.0, 0.0);
+    // Value of the divergence at grid point i, from the right: v_i = Σ_{j>i} m_j (1 - e^{-(j-i)h}),
+    // hence v_i = e^-h v_{i+1} + (1 - e^-h) Σ_{j>i} m_j.
+    let (shrink, shrunk) = ((-width).exp(), -(-width).exp_m1());
+    let (mut total, mut value) = (0.0, 0.0);
     let mut values = Vec::new();
     let mut zero_at = None;
     for i in (0..last).rev() {
         total += mass[i + 1];
-        discounted = (discounted + mass[i + 1]) * shrink;
-        let value = total - discounted;
+        value = shrink * value + shrunk * total;
         values.push(value);
         // Two values in a row are needed: at the new end and one point before it.
         if values.len() >= 2 && values[values.len() - 2] > 0.0 {
@@ -74,7 +74,7 @@ fn close_at_zero(mass: &mut [f64], hull: &[usize], width: f64) {
     mass[end..].fill(0.0);
     let before = end - 1;
     // In masses under P: Q-mass times α.
-    mass[end] = value_before / (1.0 - shrink);
+    mass[end] = value_before / shrunk;
     mass[before] -= value_end / width.exp_m1();
     let mut kept: Vec<usize> = hull.iter().copied().filter(|&i| i < before).collect();
     if mass[before] < 0.0 {

@@ -11,6 +11,8 @@
 //! - dropping mass can only make δ smaller, and so does every lattice whose hockey-stick divergence
 //!   is below the true one everywhere: the **optimistic** lattice.
 
+use std::cmp::Ordering;
+
 use super::convex_hull::lower_hull;
 use super::masses::Lattice;
 use super::quadrature::{GridMasses, MASS_ERROR};
@@ -182,27 +184,30 @@ fn subtract_gaps(mass: &mut [f64], gap: &[f64], growth: f64) {
     let cell = |i: isize| if i < 0 { 0.0 } else { gap.get(i as usize).copied().unwrap_or(0.0) };
     let mut lowered: Vec<f64> =
         (0..=mass.len() as isize).map(|i| cell(i - 1).max(cell(i))).collect();
-    // Distance of the divergence from the tangent, in the same unit: Σ_{j<i} m_j (e^{(i-j)h} - 1).
-    let (mut grown, mut below) = (0.0, 0.0);
-    let mut joint = 0;
+    // Distance of the divergence from the tangent, in the same unit, without cancellation:
+    // d_i = Σ_{j<i} m_j (e^{(i-j)h} - 1)/(e^h - 1), hence d_{i+1} = e^h d_i + Σ_{j<=i} m_j.
+    let (mut distance, mut below) = (0.0, 0.0);
+    let (mut joint, mut below_joint) = (0, 0.0);
     for i in 0..mass.len() {
-        let distance = (grown - below) / (growth - 1.0);
         let leaves = distance > lowered[i];
         lowered[i] = distance;
-        joint = i;
+        (joint, below_joint) = (i, below);
         if leaves {
             break;
         }
-        grown = (grown + mass[i]) * growth;
         below += mass[i];
+        distance = distance * growth + below;
     }
     for (i, m) in mass.iter_mut().enumerate() {
-        if i < joint {
-            *m = 0.0;
-        } else {
-            let before = if i == 0 { 0.0 } else { lowered[i - 1] };
-            *m -= lowered[i + 1] - lowered[i] * (1.0 + growth) + before * growth;
-        }
+        *m -= match i.cmp(&joint) {
+            Ordering::Less => *m,
+            // d_i - e^h d_{i-1} is the sum of the masses below. A difference of the two would lose
+            // the digits that many releases need.
+            Ordering::Equal => lowered[i + 1] - lowered[i] * growth - below_joint,
+            Ordering::Greater => {
+                lowered[i + 1] - lowered[i] * (1.0 + growth) + lowered[i - 1] * growth
+            }
+        };
     }
 }
 
@@ -325,6 +330,31 @@ mod tests {
             let lower = delta(&grid.optimistic, width, 0.0, epsilon);
             assert!(lower < truth && truth < upper, "{direction:?}: {lower} {truth} {upper}");
             assert!(upper - lower < 2e-2 * truth, "{direction:?}: {lower} {upper}");
+        }
+    }
+
+    // A better lattice with more mass than the true distribution is not better: each of millions of
+    // steps multiplies it.
+    #[test]
+    fn better_lattices_keep_their_mass_on_fine_grids() {
+        for (q, mu) in [(7.369_624e-7, 1.219_554), (1e-6, 0.01), (1e-3, 1.0)] {
+            for width in [1e-5, 7e-7, 7e-8, 2e-8] {
+                let pair = Pair::Sampled { q, mu };
+                let Discretized { pessimistic, optimistic, .. } =
+                    discretize(&pair, Direction::Remove, width, 1e-18);
+                let sums = [optimistic, pessimistic].map(|lattice| {
+                    let (mut mass, mut mean) = <(CompensatedSum, CompensatedSum)>::default();
+                    for (i, m) in lattice.mass.iter().enumerate() {
+                        let index = (lattice.first + i as i64) as f64;
+                        mass.add(*m);
+                        mean.add(m * (lattice.offset + index * width));
+                    }
+                    (mass.value() - 1.0, mean.value())
+                });
+                let context = format!("{q:e} {mu} {width:e}: {sums:?}");
+                assert!(sums.iter().all(|(mass, _)| mass.abs() < 1e-13), "{context}");
+                assert!(sums[0].1 < sums[1].1, "{context}");
+            }
         }
     }
 

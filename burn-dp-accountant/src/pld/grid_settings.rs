@@ -92,5 +92,10 @@ pub(super) fn first_width(parts: &[(Pair, u64)], saddle: &Saddle, relative_width
 /// Returns the logarithm of the aliases, relative to δ, that a bracket of this relative width
 /// tolerates. `decay` is about the change of `ln δ` when ε changes by its own size.
 pub(super) fn ln_alias(relative_width: f64, decay: f64) -> f64 {
-    (0.01 * relative_width * decay.clamp(1e-3, 1.0)).ln()
+    (0.01 * relative_width * slowest(decay)).ln()
+}
+
+/// Returns the decay, in the range in which it changes the shares of δ that an error may have.
+pub(super) fn slowest(decay: f64) -> f64 {
+    decay.clamp(1e-3, 1.0)
 }

@@ -3,14 +3,14 @@
 use super::bounds::Bracket;
 use super::composition::{Composition, Lattices};
 use super::fourier::GridError;
-use super::grid_settings::{GridSettings, first_width, ln_alias, tail};
+use super::grid_settings::{GridSettings, first_width, ln_alias, slowest, tail};
 use super::variation::with_variation;
 use crate::dominating_pairs::{Direction, DominatingPairs, Pair, largest_loss};
 use crate::lattice::span;
 use crate::saddle::{Cumulants, Target};
 
 /// Absolute width below which a bracket is not refined.
-pub(super) const ABSOLUTE_WIDTH: f64 = 1e-12;
+pub(super) const ABSOLUTE_WIDTH: f64 = 1e-16;
 
 /// Relative width below which the gap is proportional to the square of the grid width.
 const RELIABLE: f64 = 0.01;
@@ -21,7 +21,7 @@ pub(super) const WORTH_A_TRY: f64 = 1.25;
 /// Expected number of draws of a unit above which such a prediction is tried before squaring, and
 /// above which only if it is well within the limit. Below the first of them, squaring costs less
 /// than the finest quick transform.
-const FREQUENT_DRAWS: f64 = 20.0;
+const FREQUENT_DRAWS: f64 = 200.0;
 const SEVERAL_DRAWS: f64 = 5.0;
 
 /// Returns how often a unit is drawn in the whole training.
@@ -53,7 +53,8 @@ pub(super) fn by_transforms(
 ) -> (Bracket, Points) {
     let mut points = Points { used: limit, needed: f64::INFINITY };
     let parts = &pairs.parts;
-    let tail = tail(parts, left, settings.tail_share());
+    let tails = |share: f64| tail(parts, left, share * settings.tail_share());
+    let tail = tails(1.0);
     let mut cumulants = Cumulants::new(parts, direction, tail);
     let infinite = |note: String| Bracket { note: Some(note), ..Bracket::unknown() };
     let bounded = largest_loss(parts, direction);
@@ -115,6 +116,8 @@ pub(super) fn by_transforms(
         if light || narrow {
             width = width.min(free);
         }
+        // Near ε = 0, a small share of δ is a large part of ε.
+        let tail = tails(slowest(theta * start));
         let attempt = Lattices::new(parts, direction, width, tail, points.used);
         // The lower end of a direction that cannot be the larger one is not needed.
         let both = start >= known_lower * (1.0 - 1e-2) || pairs.total_variation > 0.0;

@@ -11,11 +11,12 @@ pub(super) fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
         Pair::Gaussian { mu } => 0.5 * order * mu * mu,
         // The direction "remove" is the larger one (Mironov, Talwar, Zhang 2019, Theorem 5).
         Pair::Sampled { q, mu } => rdp_sampled(pair, q, mu, order),
-        Pair::Substituted { q, mu } => match trapezoidal_nodes(pair, Direction::Remove, order, 0.0)
-        {
-            Some(nodes) => nodes.ln_moment(order) / (order - 1.0),
-            None => sampled_upper_bound(q, 2.0 * mu, order),
-        },
+        Pair::Substituted { q, mu } => {
+            match trapezoidal_nodes(pair, Direction::Remove, order..=order, 0.0) {
+                Some(nodes) => nodes.ln_moment(order) / (order - 1.0),
+                None => sampled_upper_bound(q, 2.0 * mu, order),
+            }
+        }
         // Fixed-size sampling has its own bound; other mixtures have none.
         Pair::Symmetrized { .. } => f64::INFINITY,
         // Bounds on δ that are positive at every ε have no Rényi divergence.
@@ -55,7 +56,7 @@ pub(super) fn rdp_of_pair(pair: &Pair, order: f64) -> f64 {
 }
 
 fn rdp_sampled(pair: &Pair, q: f64, mu: f64, order: f64) -> f64 {
-    match trapezoidal_nodes(pair, Direction::Remove, order, 0.0) {
+    match trapezoidal_nodes(pair, Direction::Remove, order..=order, 0.0) {
         Some(nodes) => nodes.ln_moment(order) / (order - 1.0),
         None => sampled_upper_bound(q, mu, order),
     }

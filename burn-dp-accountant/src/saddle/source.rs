@@ -15,7 +15,7 @@ impl Limit {
     pub(super) fn nodes(self, pair: &Pair, direction: Direction, order: f64) -> Option<Nodes> {
         match self {
             Self::Reach(reach) => {
-                if let Some(nodes) = trapezoidal_nodes(pair, direction, order, 0.0) {
+                if let Some(nodes) = trapezoidal_nodes(pair, direction, 1.0..=order, 0.0) {
                     return Some(nodes.truncated(pair, direction, reach));
                 }
                 // On the whole line an impossible loss dominates such an order. The losses that the

@@ -19,8 +19,8 @@ use crate::math::normal;
 use crate::math::side::Side;
 use crate::threads;
 
-/// The most products of two masses, on both sides together: about a second.
-const MOST_PRODUCTS: f64 = 5e8;
+/// The most products of two masses, on both sides together: about three seconds.
+const MOST_PRODUCTS: f64 = 1.5e9;
 
 /// Relative width of a bracket that is too wide to choose a grid by.
 const ROUGH: f64 = 0.05;
