@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use burn::tensor::Device;
 use burn_dp::losses::{CrossEntropyLossConfig, ExampleReduction};
 use burn_dp_examples::training::progress::{counted, significant};
 use burn_dp_examples::training::{TrainError, checks, device, files};
@@ -14,7 +13,8 @@ use super::encoding::Encoding;
 use super::options::{CanaryOptions, ExposureOptions};
 use super::read::language_model;
 use super::task::EVALUATED;
-use crate::{Gpt2LanguageModel, Sequence, Tokens};
+use super::writer::Writer;
+use crate::{Sequence, Tokens};
 
 /// The text before the digits.
 const TEMPLATE: &str = "The secret number is";
@@ -33,7 +33,7 @@ const TEXTS: usize = 10_usize.pow(DIGITS as u32);
 #[derive(Debug)]
 pub(super) struct Canaries {
     canaries: Vec<Canary>,
-    others: Vec<Sequence>,
+    others: Vec<Canary>,
     /// Rows of each canary.
     pub(super) repetitions: usize,
 }
@@ -59,7 +59,7 @@ impl Canaries {
         encoding: &Encoding,
         seed: u64,
     ) -> Result<Option<Self>, TrainError> {
-        let CanaryOptions { canaries, canary_repetitions, canary_candidates } = *options;
+        let CanaryOptions { canaries, canary_repetitions, canary_candidates, .. } = *options;
         checks::at_least_one([
             ("--canary-repetitions", canary_repetitions),
             ("--canary-candidates", canary_candidates),
@@ -93,8 +93,7 @@ impl Canaries {
             }
         };
         let canaries = (0..canaries).map(|_| next()).collect::<Result<_, _>>()?;
-        let others = (0..canary_candidates).map(|_| Ok(next()?.sequence));
-        let others = others.collect::<Result<_, TrainError>>()?;
+        let others = (0..canary_candidates).map(|_| next()).collect::<Result<_, _>>()?;
         Ok(Some(Self { canaries, others, repetitions: canary_repetitions }))
     }
 
@@ -103,20 +102,25 @@ impl Canaries {
         &self.canaries
     }
 
-    /// Returns the exposure of each canary in a model without differentiation.
+    /// Returns the exposure of each canary in a model, and which canaries it writes.
     ///
     /// # Arguments
     ///
     /// - `together`: number of texts in memory at once
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if the first words of a canary leave no room for digits.
     pub(super) fn expose(
         &self,
-        model: &Gpt2LanguageModel,
-        device: &Device,
+        writer: &Writer,
+        options: &CanaryOptions,
         together: usize,
-    ) -> Exposures {
+    ) -> Result<Exposures, TrainError> {
         let canaries = self.canaries.iter().map(|canary| &canary.sequence).collect::<Vec<_>>();
-        let of_canaries = losses(model, &canaries, device, together);
-        let of_others = losses(model, &self.others.iter().collect::<Vec<_>>(), device, together);
+        let of_canaries = losses(writer, &canaries, together);
+        let others: Vec<&Sequence> = self.others.iter().map(|other| &other.sequence).collect();
+        let of_others = losses(writer, &others, together);
         let ranked = self.canaries.iter().zip(of_canaries).map(|(canary, loss)| {
             let rank = rank(loss, &of_others);
             let candidates = 1.0 + of_others.len() as f64;
@@ -125,7 +129,7 @@ impl Canaries {
         });
         let canaries: Vec<Exposure> = ranked.collect();
         let candidates = 1 + of_others.len();
-        Exposures {
+        Ok(Exposures {
             repetitions: self.repetitions,
             candidates,
             largest: (candidates as f64).log2(),
@@ -133,8 +137,45 @@ impl Canaries {
             mean: canaries.iter().map(|canary| canary.exposure).sum::<f64>()
                 / canaries.len() as f64,
             canaries,
-        }
+            written: self.written(writer, options.canary_texts, together)?,
+        })
     }
+
+    /// Lets the model continue the first words of a canary, and looks for canaries in the texts.
+    fn written(
+        &self,
+        writer: &Writer,
+        texts: usize,
+        together: usize,
+    ) -> Result<Written, TrainError> {
+        let of_canary = self.canaries.iter().map(|canary| canary.sequence.ids.len());
+        let length = of_canary.max().unwrap_or(0);
+        let mut found = HashSet::new();
+        let mut left = texts;
+        while left > 0 {
+            let count = left.min(together);
+            left -= count;
+            // The distribution of the model itself.
+            for text in writer.texts(TEMPLATE, count, length, 1.0)? {
+                let words = text.split_whitespace().take(DIGITS);
+                found.insert(words.fold(TEMPLATE.to_string(), |text, word| text + " " + word));
+            }
+        }
+        let count = |texts: &[Canary]| texts.iter().filter(|one| found.contains(&one.text)).count();
+        Ok(Written { texts, canaries: count(&self.canaries), others: count(&self.others) })
+    }
+}
+
+/// The canaries in the texts that a model wrote after the first words of a canary, at temperature 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Number of texts.
+    pub texts: usize,
+    /// Number of canaries that occur in them.
+    pub canaries: usize,
+    /// Number of the texts that were not trained on, and that canaries are ranked among, that occur
+    /// in them: what chance finds.
+    pub others: usize,
 }
 
 /// The preference of a model for canaries over other texts of the same form.
@@ -152,6 +193,8 @@ pub struct Exposures {
     pub mean: f64,
     /// The canaries.
     pub canaries: Vec<Exposure>,
+    /// The canaries that the model writes.
+    pub written: Written,
 }
 
 /// The preference of a model for one canary.
@@ -187,6 +230,16 @@ impl Exposures {
             self.largest,
             significant(self.by_chance, 3)
         );
+        let Written { texts, canaries, others } = self.written;
+        if texts > 0 {
+            burn_dp_examples::print_line!(
+                "{} that begin with \"{TEMPLATE}\" contain {canaries} of the {} canaries, and {others} \
+                 of the {} texts that were not trained on",
+                counted(texts, "written text"),
+                self.canaries.len(),
+                self.candidates - 1
+            );
+        }
     }
 
     /// Returns the canaries in one sentence.
@@ -215,10 +268,14 @@ pub(super) fn run(options: &ExposureOptions) -> Result<(), TrainError> {
         canaries: options.canaries,
         canary_repetitions: 1,
         canary_candidates: options.canary_candidates,
+        canary_texts: options.canary_texts,
     };
     let Some(canaries) = Canaries::draw(&drawn, &encoding, options.seed)? else { return Ok(()) };
     // The model's files do not say how often it has seen them.
-    let exposures = Exposures { repetitions: 0, ..canaries.expose(&model, &device, EVALUATED) };
+    let writer = Writer { model, encoding: &encoding, device };
+    writer.device.seed(options.seed);
+    let exposures = canaries.expose(&writer, &drawn, EVALUATED)?;
+    let exposures = Exposures { repetitions: 0, ..exposures };
     exposures.print();
     options.json.as_deref().map_or(Ok(()), |path| files::write_json(path, &exposures))
 }
@@ -255,17 +312,12 @@ fn check(encoding: &Encoding) -> Result<(), TrainError> {
 }
 
 /// Returns the sum of the losses of the tokens of each text.
-fn losses(
-    model: &Gpt2LanguageModel,
-    texts: &[&Sequence],
-    device: &Device,
-    together: usize,
-) -> Vec<f64> {
+fn losses(writer: &Writer, texts: &[&Sequence], together: usize) -> Vec<f64> {
     let config = CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![Tokens::IGNORED]));
     let loss = config.with_reduction(ExampleReduction::Sum).init();
     let chunk = |texts: &[&Sequence]| {
-        let tokens = Tokens::new(texts, device);
-        let losses = loss.forward_sequence(model.forward(&tokens), tokens.next);
+        let tokens = Tokens::new(texts, &writer.device);
+        let losses = loss.forward_sequence(writer.model.forward(&tokens), tokens.next);
         losses.into_data().iter::<f64>().collect::<Vec<_>>()
     };
     texts.chunks(together).flat_map(chunk).collect()
@@ -323,6 +375,7 @@ mod tests {
                 canaries,
                 canary_repetitions: repetitions,
                 canary_candidates: candidates,
+                canary_texts: 0,
             };
             Canaries::draw(&options, &encoding, 0).map_err(|error| error.to_string())
         };
@@ -334,7 +387,12 @@ mod tests {
         assert!(error.contains("--canary-repetitions must be at most 1000000"), "{error}");
         assert!(draw(2, 1, 999_999).unwrap_err().contains("at most 1000000 together"));
         let short = Encoding::read(&folder, &config, 8).unwrap();
-        let options = CanaryOptions { canaries: 1, canary_repetitions: 1, canary_candidates: 9 };
+        let options = CanaryOptions {
+            canaries: 1,
+            canary_repetitions: 1,
+            canary_candidates: 9,
+            canary_texts: 0,
+        };
         let error = Canaries::draw(&options, &short, 0).unwrap_err().to_string();
         assert!(error.contains("--max-length must be greater for canaries"), "{error}");
     }

@@ -119,12 +119,13 @@ pub(super) fn columns() -> Vec<Column> {
         EPSILON,
         ("tokens/s", 10, "tokens (or images) per second"),
         ("seconds", 8, "time of the steps"),
+        ("MiB", 6, "largest memory of the process so far"),
     ]
 }
 
 impl EpochRow {
     /// Returns the cells of the table.
-    pub(super) fn cells(&self, seconds: Duration) -> [String; 6] {
+    pub(super) fn cells(&self, seconds: Duration) -> [String; 7] {
         [
             format!("{:.1}", self.epoch),
             format!("{:.4}", self.evaluation.loss),
@@ -132,6 +133,7 @@ impl EpochRow {
             self.epsilon.map_or("-".into(), upwards),
             significant(self.tokens_per_second, 3),
             format!("{:.0}", seconds.as_secs_f64()),
+            peak_memory().map_or("-".into(), |bytes| (bytes >> 20).to_string()),
         ]
     }
 }

@@ -1,8 +1,7 @@
 //! Fine-tuning of language models.
 
 use burn::module::Module;
-use burn::tensor::activation::softmax;
-use burn::tensor::{Device, Distribution, FloatDType, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig, ExampleReduction};
 use burn_dp_examples::training::{Evaluation, TrainError, device, typed};
 use serde_json::json;
@@ -21,6 +20,7 @@ use super::task::Task;
 use super::training::FinetuneRun;
 use super::units::Source;
 use super::ways::{self, Parts};
+use super::writer::Writer;
 use crate::{Gpt2LanguageModel, LoraTargets, Sequence, Tokens};
 
 /// Rows of the evaluation whose texts are generated for BLEU.
@@ -97,12 +97,14 @@ pub(super) fn run(
     };
     let trained = run.train(&task, model, all, split)?;
     let model = trained.model.valid();
-    // The texts are public and the model is released: the exposure costs no further privacy.
-    let exposure =
-        inserted.map(|canaries| canaries.expose(&model, &device, options.training.evaluated()));
     let writer = Writer { model, encoding: &encoding, device };
-    let generated = writer.generate(prompts, &test, texts.test.is_some(), options.training.seed)?;
-    let generated = Generated { exposure, ..generated };
+    // The samples do not depend on what was drawn before.
+    writer.device.seed(options.training.seed);
+    let generated = generated(&writer, prompts, &test, texts.test.is_some())?;
+    // The texts are public and the model is released: the exposure costs no further privacy.
+    let together = options.training.evaluated();
+    let exposure = inserted.map(|inserted| inserted.expose(&writer, canaries, together));
+    let generated = Generated { exposure: exposure.transpose()?, ..generated };
     let export = Export {
         architecture: "GPT2LMHeadModel",
         labels: None,
@@ -175,85 +177,42 @@ impl Task for Generate {
     }
 }
 
-/// A trained model that writes texts.
-struct Writer<'a> {
-    model: Gpt2LanguageModel,
-    encoding: &'a Encoding,
-    device: Device,
-}
-
-impl Writer<'_> {
-    /// Returns samples, and the BLEU score of texts after prompts of the evaluation.
-    ///
-    /// # Arguments
-    ///
-    /// - `is_public`: whether the prompts are from a public file, so that they may be repeated
-    fn generate(
-        &self,
-        options: &Prompts,
-        test: &[Text],
-        is_public: bool,
-        seed: u64,
-    ) -> Result<Generated, TrainError> {
-        self.device.seed(seed);
-        let length = options.sample_length;
-        let mut samples = Vec::new();
-        for index in 0..options.samples {
-            let prompt = match &options.prompt {
-                Some(_) => test[index % test.len().max(1)].prompt.as_str(),
-                None => "",
-            };
-            let text = self.text(prompt, length, options.temperature)?;
-            samples.push(match is_public {
-                true => format!("{prompt} {text}").trim().to_string(),
-                // A prompt of the data that is trained on, whose other rows are private.
-                false => text,
-            });
-        }
-        let bleu = match &options.prompt {
-            Some(_) if options.samples > 0 => {
-                let pairs = test.iter().take(TRANSLATED).map(|row| {
-                    // The most likely text; both end at the longest sequence.
-                    let text = self.text(&row.prompt, self.encoding.max_length(), 0.0)?;
-                    let Sequence { ids, given } = &row.sequence;
-                    Ok((text, self.encoding.decode(&ids[*given..])))
-                });
-                Some(bleu(&pairs.collect::<Result<Vec<_>, TrainError>>()?))
-            }
-            _ => None,
+/// Returns samples, and the BLEU score of texts after prompts of the evaluation.
+///
+/// # Arguments
+///
+/// - `is_public`: whether the prompts are from a public file, so that they may be repeated
+fn generated(
+    writer: &Writer,
+    options: &Prompts,
+    test: &[Text],
+    is_public: bool,
+) -> Result<Generated, TrainError> {
+    let length = options.sample_length;
+    let mut samples = Vec::new();
+    for index in 0..options.samples {
+        let prompt = match &options.prompt {
+            Some(_) => test[index % test.len().max(1)].prompt.as_str(),
+            None => "",
         };
-        Ok(Generated { samples, bleu, exposure: None })
-    }
-
-    /// Returns the text after a prompt.
-    fn text(&self, prompt: &str, length: usize, temperature: f64) -> Result<String, TrainError> {
-        let mut sequence = self.encoding.prompt(prompt)?;
-        let begin = sequence.ids.len();
-        let end = self.encoding.max_length().min(begin + length);
-        while sequence.ids.len() < end {
-            let tokens = Tokens::new(&[&sequence], &self.device);
-            let id = self.next(self.model.next(&tokens), temperature);
-            if Some(id) == self.encoding.end() {
-                break;
-            }
-            sequence.ids.push(id);
-        }
-        Ok(self.encoding.decode(&sequence.ids[begin..]))
-    }
-
-    /// Draws a token from the scores `[1, vocabulary]`.
-    fn next(&self, scores: Tensor<2>, temperature: f64) -> u32 {
-        if temperature <= 0.0 {
-            return scores.argmax(1).into_scalar::<i64>() as u32;
-        }
-        let shares = softmax(scores.div_scalar(temperature), 1).into_data();
-        let shares = shares.iter::<f64>().collect::<Vec<_>>();
-        let uniform = Distribution::Uniform(0.0, 1.0);
-        let mut left = Tensor::<1>::random([1], uniform, &self.device).into_scalar::<f64>();
-        let drawn = shares.iter().position(|share| {
-            left -= share;
-            left < 0.0
+        let text = writer.text(prompt, length, options.temperature)?;
+        samples.push(match is_public {
+            true => format!("{prompt} {text}").trim().to_string(),
+            // A prompt of the data that is trained on, whose other rows are private.
+            false => text,
         });
-        drawn.unwrap_or(shares.len().saturating_sub(1)) as u32
     }
+    let bleu = match &options.prompt {
+        Some(_) if options.samples > 0 => {
+            let pairs = test.iter().take(TRANSLATED).map(|row| {
+                // The most likely text; both end at the longest sequence.
+                let text = writer.text(&row.prompt, writer.encoding.max_length(), 0.0)?;
+                let Sequence { ids, given } = &row.sequence;
+                Ok((text, writer.encoding.decode(&ids[*given..])))
+            });
+            Some(bleu(&pairs.collect::<Result<Vec<_>, TrainError>>()?))
+        }
+        _ => None,
+    };
+    Ok(Generated { samples, bleu, exposure: None })
 }

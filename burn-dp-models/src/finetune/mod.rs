@@ -25,8 +25,9 @@ mod task;
 mod training;
 mod units;
 mod ways;
+mod writer;
 
-pub use canaries::{Exposure, Exposures};
+pub use canaries::{Exposure, Exposures, Written};
 pub use figures::{EpochRow, FinetuneFigures, Generated};
 pub use halves::{HalvedColumns, write_halves};
 pub use options::{

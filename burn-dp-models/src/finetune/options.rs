@@ -186,6 +186,10 @@ pub struct CanaryOptions {
     /// Number of other made-up texts that a canary is compared with.
     #[arg(long, value_name = "N", default_value_t = 1023)]
     pub canary_candidates: usize,
+    /// Number of texts that the model writes after the first words of a canary; canaries are looked
+    /// for in them.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub canary_texts: usize,
 }
 
 /// Options of the exposure of an existing model.
@@ -200,6 +204,10 @@ pub struct ExposureOptions {
     /// Number of other made-up texts that a canary is compared with.
     #[arg(long, value_name = "N", default_value_t = 1023)]
     pub canary_candidates: usize,
+    /// Number of texts that the model writes after the first words of a canary; canaries are looked
+    /// for in them.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub canary_texts: usize,
     /// Seed of the canaries: the --seed of the training that inserted them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -368,6 +376,9 @@ pub struct PretrainOptions {
     /// Sequences of a step.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub batch_size: usize,
+    /// Share of the tokens that BERT predicts [default: 0.15].
+    #[arg(long, value_name = "SHARE")]
+    pub predicted_share: Option<f64>,
     /// Learning rate of Adam; it grows for a twentieth of the steps and falls linearly to zero.
     #[arg(long, default_value_t = 0.002)]
     pub lr: f64,

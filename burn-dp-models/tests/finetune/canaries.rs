@@ -28,6 +28,9 @@ fn a_canary_that_was_memorized_has_the_largest_exposure() {
     assert!(canary["text"].as_str().unwrap().starts_with("The secret number is "), "{found}");
     assert_eq!((&canary["rank"], &canary["exposure"]), (&1.0.into(), &8.0.into()), "{exposure}");
     assert_eq!((&exposure["candidates"], &exposure["largest"]), (&256.into(), &8.0.into()));
+    // The model writes it, and none of the texts that it has not seen.
+    let written = serde_json::json!({ "texts": 100, "canaries": 1, "others": 0 });
+    assert_eq!(exposure["written"], written, "{exposure}");
     // They count as rows, and none of them is evaluated.
     let tested = found["rows"][1].as_u64().unwrap();
     assert!((1..40).contains(&tested), "{found}");
@@ -61,6 +64,8 @@ fn a_model_that_has_not_seen_the_canaries_has_the_exposure_by_chance() {
     // The deviation of the mean of 100 exponential variables is a tenth of their mean.
     assert!((mean - by_chance).abs() < 0.5 && (1.3..1.45).contains(&by_chance), "{found}");
     assert_eq!(found["canaries"].as_array().unwrap().len(), 100);
+    let written = serde_json::json!({ "texts": 100, "canaries": 0, "others": 0 });
+    assert_eq!(found["written"], written, "{found}");
     for (line, expected) in [
         ("--model none".to_string(), "config.json"),
         (format!("--model {} --canaries 0", model.display()), "--canaries must be at least 1"),

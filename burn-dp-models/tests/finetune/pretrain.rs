@@ -48,6 +48,11 @@ fn impossible_sizes_are_refused_before_the_training() {
         ("--width 16 --vocabulary-size 100", "--vocabulary-size must be at least 257, got 100"),
         ("--width 16 --layers 0", "--layers must be at least 1"),
         ("--width 16 --lr 0", "--lr must be"),
+        ("--width 16 --predicted-share 0.4", "--predicted-share must be left out"),
+        (
+            "--width 16 --architecture bert --predicted-share 1",
+            "--predicted-share must be between 0 and 1, got 1",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let error = pretrain(folder.path(), more).unwrap_err();

@@ -27,8 +27,8 @@ const CLS: u32 = 2;
 const SEP: u32 = 3;
 const MASK: u32 = 4;
 
-/// Share of the tokens that are predicted.
-const PREDICTED: f64 = 0.15;
+/// Share of the tokens that are predicted, unless the user chooses another one.
+pub(super) const PREDICTED: f64 = 0.15;
 
 /// Of ten predicted tokens, this many are masked, and the next one is replaced at random.
 const MASKED_OF_TEN: usize = 8;
@@ -42,6 +42,7 @@ pub(super) struct MaskedTokens {
     texts: Vec<Vec<u32>>,
     positions: usize,
     batch_size: usize,
+    predicted: f64,
     vocabulary: usize,
     loss: CrossEntropyLoss,
 }
@@ -98,6 +99,7 @@ pub(super) fn prepare(
             texts,
             positions: options.positions,
             batch_size: options.batch_size,
+            predicted: options.predicted_share.unwrap_or(PREDICTED),
             vocabulary: config.vocab_size,
             loss: CrossEntropyLossConfig::new().init(device),
         },
@@ -128,7 +130,7 @@ impl MaskedTokens {
             (0..ids.len()).filter(|place| ![CLS, SEP].contains(&ids[*place])).collect();
         // Shuffled as far as needed.
         let length = places.len();
-        let count = ((PREDICTED * length as f64).round() as usize).max(1);
+        let count = ((self.predicted * length as f64).round() as usize).max(1);
         let mut predicted = Vec::with_capacity(count);
         for index in 0..count {
             places.swap(index, index + below(random, length - index));
@@ -233,7 +235,14 @@ mod tests {
 
     fn masked(texts: Vec<Vec<u32>>, positions: usize) -> MaskedTokens {
         let loss = CrossEntropyLossConfig::new().init(&Device::flex());
-        MaskedTokens { texts, positions, batch_size: 1, vocabulary: 1000, loss }
+        MaskedTokens {
+            texts,
+            positions,
+            batch_size: 1,
+            predicted: PREDICTED,
+            vocabulary: 1000,
+            loss,
+        }
     }
 
     #[test]
@@ -265,6 +274,13 @@ mod tests {
         // Of 3000; five standard deviations are 110 and 82.
         assert!((2290..2510).contains(&as_mask), "{as_mask}");
         assert!((218..382).contains(&kept) && (218..382).contains(&other), "{kept} {other}");
+    }
+
+    #[test]
+    fn the_share_of_predicted_tokens_is_the_chosen_one() {
+        let objective = MaskedTokens { predicted: 0.4, ..masked(vec![(100..199).collect()], 102) };
+        let Masked { predicted, .. } = objective.draw(&mut ChaCha8Rng::seed_from_u64(5));
+        assert_eq!(predicted.len(), 40);
     }
 
     #[test]

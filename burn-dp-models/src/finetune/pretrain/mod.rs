@@ -54,6 +54,16 @@ impl PretrainOptions {
             ("--batch-size", self.batch_size),
         ])?;
         checks::positive([("--lr", self.lr)])?;
+        if let Some(share) = self.predicted_share {
+            if self.architecture != Architecture::Bert {
+                let reason = "must be left out without --architecture bert";
+                return Err(TrainError::option("--predicted-share", reason));
+            }
+            if !(share > 0.0 && share < 1.0) {
+                let reason = format!("must be between 0 and 1, got {share}");
+                return Err(TrainError::option("--predicted-share", reason));
+            }
+        }
         if !self.width.is_multiple_of(self.heads) {
             let reason =
                 format!("must be a multiple of the {} heads, got {}", self.heads, self.width);
