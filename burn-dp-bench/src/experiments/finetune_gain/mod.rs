@@ -98,14 +98,19 @@ mod tests {
 
     use clap::Parser;
 
-    use super::runs::Length;
+    use super::runs::{Length, PublicTraining};
     use super::*;
     use crate::experiments::{Experiment, ExperimentOptions};
 
-    const TINY: Setting = Setting {
-        pretrain_steps: "30",
-        sizes: &["--layers", "1", "--width", "16", "--vocabulary-size", "300"],
+    const MODEL: PublicTraining = PublicTraining {
+        steps: "30",
         positions: "8",
+        options: &["--layers", "1", "--width", "16", "--vocabulary-size", "300"],
+    };
+
+    const TINY: Setting = Setting {
+        language: MODEL,
+        encoder: MODEL,
         rows: Length { epochs: 1, batch: 16 },
         users: Length { epochs: 1, batch: 4 },
         classes: Length { epochs: 1, batch: 16 },

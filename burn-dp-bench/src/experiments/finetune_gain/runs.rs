@@ -38,13 +38,23 @@ pub(super) const CONTENDERS: [Contender; 5] = [
 /// Sizes of the public and the private training.
 #[derive(Debug)]
 pub(super) struct Setting {
-    pub(super) pretrain_steps: &'static str,
-    /// Options of the model.
-    pub(super) sizes: &'static [&'static str],
-    pub(super) positions: &'static str,
+    /// Public training of a GPT-2.
+    pub(super) language: PublicTraining,
+    /// Public training of a BERT, which needs larger batches to learn more than how often tokens
+    /// occur.
+    pub(super) encoder: PublicTraining,
     pub(super) rows: Length,
     pub(super) users: Length,
     pub(super) classes: Length,
+}
+
+/// The public training.
+#[derive(Debug)]
+pub(super) struct PublicTraining {
+    pub(super) steps: &'static str,
+    pub(super) positions: &'static str,
+    /// Other options of `pretrain`.
+    pub(super) options: &'static [&'static str],
 }
 
 /// Length of a private training.
@@ -55,18 +65,58 @@ pub(super) struct Length {
 }
 
 pub(super) const QUICK: Setting = Setting {
-    pretrain_steps: "1000",
-    sizes: &["--layers", "3", "--width", "96"],
-    positions: "64",
+    language: PublicTraining {
+        steps: "1000",
+        positions: "64",
+        options: &["--layers", "3", "--width", "96"],
+    },
+    encoder: PublicTraining {
+        steps: "10000",
+        positions: "64",
+        options: &[
+            "--layers",
+            "2",
+            "--width",
+            "128",
+            "--vocabulary-size",
+            "4096",
+            "--batch-size",
+            "64",
+            "--predicted-share",
+            "0.3",
+            "--lr",
+            "0.001",
+        ],
+    },
     rows: Length { epochs: 2, batch: 256 },
     users: Length { epochs: 8, batch: 64 },
     classes: Length { epochs: 3, batch: 256 },
 };
 
 pub(super) const PAPER: Setting = Setting {
-    pretrain_steps: "6000",
-    sizes: &["--layers", "6", "--width", "192"],
-    positions: "128",
+    language: PublicTraining {
+        steps: "6000",
+        positions: "128",
+        options: &["--layers", "6", "--width", "192"],
+    },
+    encoder: PublicTraining {
+        steps: "40000",
+        positions: "128",
+        options: &[
+            "--layers",
+            "4",
+            "--width",
+            "256",
+            "--vocabulary-size",
+            "8192",
+            "--batch-size",
+            "128",
+            "--predicted-share",
+            "0.3",
+            "--lr",
+            "0.0005",
+        ],
+    },
     rows: Length { epochs: 4, batch: 256 },
     users: Length { epochs: 20, batch: 64 },
     classes: Length { epochs: 6, batch: 256 },
@@ -108,6 +158,10 @@ impl Kind {
     /// Returns the model that is trained on the public half.
     fn architecture(self) -> &'static str {
         if self == Self::Classes { "bert" } else { "gpt2" }
+    }
+
+    fn public_training(self, setting: &Setting) -> &PublicTraining {
+        if self == Self::Classes { &setting.encoder } else { &setting.language }
     }
 
     fn length(self, setting: &Setting) -> Length {
@@ -191,16 +245,16 @@ impl Runs<'_> {
             models.iter().try_for_each(|model| files::remove(&config(model)))?;
         }
         std::fs::rename(&found, &public).map_err(io)?;
-        for (model, steps) in models.iter().zip([self.setting.pretrain_steps, "0"]) {
+        let PublicTraining { steps, positions, options } = self.kind.public_training(&self.setting);
+        for (model, steps) in models.iter().zip([steps, "0"]) {
             if config(model).is_file() {
                 continue;
             }
             let (public, model) = (text(&public), text(model));
             let mut words = vec!["pretrain", "--data", &public, "--text", "text"];
             words.extend(["--architecture", self.kind.architecture()]);
-            words.extend(["--positions", self.setting.positions, "--output", &model]);
-            words.extend(["--steps", steps]);
-            words.extend(self.setting.sizes);
+            words.extend(["--positions", positions, "--output", &model, "--steps", steps]);
+            words.extend(*options);
             finetune(&words)?;
         }
         self.is_prepared.set(true);
@@ -236,7 +290,8 @@ impl Runs<'_> {
             Kind::Classes => vec!["classify", "--label", "label", "--labels", &labels],
         };
         words.extend(["--model", &model, "--data", &data, "--text", "text", "--train", &way]);
-        words.extend(["--max-length", self.setting.positions, "--output", &output]);
+        let positions = self.kind.public_training(&self.setting).positions;
+        words.extend(["--max-length", positions, "--output", &output]);
         words.extend(["--epsilon", &epsilon, "--delta", &delta, "--seed", &seed]);
         words.extend(["--batch-size", &batch, "--epochs", &epochs]);
         words.extend(contender.options);
