@@ -29,6 +29,14 @@ pub struct PerExampleGradients {
 
 opaque_debug!(PerExampleGradients);
 
+/// Squared norms for each group of parameters and each example, `[groups][batch_size]`.
+pub(in crate::grads) struct SquaredNormBounds {
+    /// As computed: which way is the cheapest depends on the batch, and so does their rounding.
+    pub(in crate::grads) computed: Vec<Vec<f64>>,
+    /// Rounded up by the proven bound of the way that computed them.
+    pub(in crate::grads) upper: Vec<Vec<f64>>,
+}
+
 impl PerExampleGradients {
     /// Creates the gradients of an empty batch.
     pub(crate) fn empty(device: Device) -> Self {
@@ -109,9 +117,22 @@ impl PerExampleGradients {
         &self,
         groups: &ParameterGroups,
     ) -> Result<Vec<Vec<f64>>, DpError> {
-        let mut totals = vec![vec![0.0f64; self.batch_size]; groups.len()];
+        Ok(self.squared_norm_bounds(groups).await?.upper)
+    }
+
+    /// Returns the same norms as they were computed, and rounded up.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Self::squared_norms`].
+    pub(in crate::grads) async fn squared_norm_bounds(
+        &self,
+        groups: &ParameterGroups,
+    ) -> Result<SquaredNormBounds, DpError> {
+        let zeros = vec![vec![0.0f64; self.batch_size]; groups.len()];
+        let mut bounds = SquaredNormBounds { computed: zeros.clone(), upper: zeros };
         if self.parameters.is_empty() {
-            return Ok(totals);
+            return Ok(bounds);
         }
         let mut factors = Factors::default();
         let mut rows = Vec::new();
@@ -141,32 +162,33 @@ impl PerExampleGradients {
         let mut rows = table.chunks_exact(self.batch_size);
         let precision = Precision::of(&self.device);
         for (group, round_up) in kinds {
-            let totals = &mut totals[group];
             // Rounding can make a ghost norm negative. NaN is kept.
-            let values = rows
+            let values: Vec<f64> = rows
                 .next()
                 .unwrap_or_default()
                 .iter()
-                .map(|&value| if value < 0.0 { 0.0 } else { f64::from(value) });
+                .map(|&value| if value < 0.0 { 0.0 } else { f64::from(value) })
+                .collect();
+            let add = |totals: &mut [f64], values: &mut dyn Iterator<Item = f64>| {
+                totals.iter_mut().zip(values).for_each(|(total, value)| *total += value);
+            };
+            add(&mut bounds.computed[group], &mut values.iter().copied());
+            let upper = &mut bounds.upper[group];
             match round_up {
-                None => {
-                    let values = values.map(|value| precision.relative(value));
-                    totals.iter_mut().zip(values).for_each(|(total, value)| *total += value);
-                }
+                None => add(upper, &mut values.iter().map(|&value| precision.relative(value))),
                 Some(round_up) => {
                     let magnitudes = rows.next().unwrap_or_default();
-                    for ((total, value), &magnitude) in
-                        totals.iter_mut().zip(values).zip(magnitudes)
-                    {
-                        *total += round_up(precision, value, f64::from(magnitude));
-                    }
+                    let rounded = values.iter().zip(magnitudes);
+                    let mut rounded = rounded
+                        .map(|(&value, &magnitude)| round_up(precision, value, magnitude.into()));
+                    add(upper, &mut rounded);
                 }
             }
         }
-        for (totals, underflow) in totals.iter_mut().zip(underflow) {
-            totals.iter_mut().for_each(|total| *total += underflow);
+        for (upper, underflow) in bounds.upper.iter_mut().zip(underflow) {
+            upper.iter_mut().for_each(|total| *total += underflow);
         }
-        Ok(totals)
+        Ok(bounds)
     }
 
     /// Returns the product of the gradient of each example with the direction of each group:
