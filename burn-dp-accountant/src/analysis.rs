@@ -89,8 +89,17 @@ pub(crate) fn epsilon_of_events<'a>(
     }
     if answer.method == Method::Pld
         && let Some(exact) = exact_epsilon(&pairs, delta, Effort::Quick)
-        && exact >= answer.lower * (1.0 - 1e-9)
     {
+        if exact < answer.lower * (1.0 - 1e-9) {
+            // Two independent methods disagree; an upper end above both is safe.
+            answer.notes.push(format!(
+                "the lower end {:e} of the privacy loss distribution contradicts the exact value \
+                 {exact:e} and is not used; this is a fault of the accountant",
+                answer.lower
+            ));
+            answer.lower = 0.0;
+            return Ok(answer);
+        }
         if exact <= answer.upper * (1.0 + 1e-9) {
             answer.estimate = exact.clamp(answer.lower, answer.upper);
             answer.method = Method::Exact;

@@ -6,10 +6,14 @@
 ///
 /// A negative mass is a concave kink. The chord between its neighbors, which lies below, replaces
 /// it (Graham's scan). The leftmost point is joined to `α = 0`, where a kink has no effect.
-pub(crate) fn lower_hull(mass: &mut [f64], width: f64) {
+///
+/// Returns the number of kinks that were removed: each adds to the mass of its neighbors, which
+/// rounds them once.
+pub(crate) fn lower_hull(mass: &mut [f64], width: f64) -> usize {
     if mass.iter().all(|&m| m >= 0.0) {
-        return;
+        return 0;
     }
+    let mut removed = 0;
     let size = mass.len();
     let mut hull: Vec<usize> = Vec::with_capacity(size);
     for next in 0..size {
@@ -23,10 +27,11 @@ pub(crate) fn lower_hull(mass: &mut [f64], width: f64) {
             hull.pop();
             let below = hull.last().copied();
             remove(mass, below, top, next, width);
+            removed += 1;
         }
         hull.push(next);
     }
-    close_at_zero(mass, &hull, width);
+    removed + close_at_zero(mass, &hull, width)
 }
 
 /// Removes the kink at `middle` by the chord between `left` (or `α = 0`) and `right`.
@@ -45,11 +50,11 @@ fn remove(mass: &mut [f64], left: Option<usize>, middle: usize, right: usize, wi
 }
 
 /// Makes the right end non-negative: a chord that reaches 0 one grid point earlier replaces the
-/// negative part of the divergence.
-fn close_at_zero(mass: &mut [f64], hull: &[usize], width: f64) {
-    let Some(&last) = hull.last() else { return };
+/// negative part of the divergence. Returns the number of kinks that were removed.
+fn close_at_zero(mass: &mut [f64], hull: &[usize], width: f64) -> usize {
+    let Some(&last) = hull.last() else { return 0 };
     if mass[last] >= 0.0 {
-        return;
+        return 0;
     }
     // Value of the divergence at grid point i, from the right: v_i = Σ_{j>i} m_j (1 - e^{-(j-i)h}),
     // hence v_i = e^-h v_{i+1} + (1 - e^-h) Σ_{j>i} m_j.
@@ -69,7 +74,7 @@ fn close_at_zero(mass: &mut [f64], hull: &[usize], width: f64) {
     }
     let Some((end, value_end, value_before)) = zero_at else {
         mass.fill(0.0);
-        return;
+        return 0;
     };
     mass[end..].fill(0.0);
     let before = end - 1;
@@ -77,13 +82,16 @@ fn close_at_zero(mass: &mut [f64], hull: &[usize], width: f64) {
     mass[end] = value_before / shrunk;
     mass[before] -= value_end / width.exp_m1();
     let mut kept: Vec<usize> = hull.iter().copied().filter(|&i| i < before).collect();
+    let mut removed = 0;
     if mass[before] < 0.0 {
+        removed += 1;
         remove(mass, kept.last().copied(), before, end, width);
         while let Some(&top) = kept.last() {
             if mass[top] >= 0.0 {
                 break;
             }
             kept.pop();
+            removed += 1;
             remove(mass, kept.last().copied(), top, end, width);
         }
     }
@@ -93,6 +101,7 @@ fn close_at_zero(mass: &mut [f64], hull: &[usize], width: f64) {
             *m = 0.0;
         }
     }
+    removed
 }
 
 #[cfg(test)]

@@ -48,7 +48,11 @@ impl Discretized {
     /// mass within the tails, is at the smallest loss.
     pub(crate) fn optimistic_without_error(&self) -> Lattice {
         let lattice = &self.optimistic;
-        let rest = 1.0 - self.omitted - self.total * (1.0 - lattice.error) - SUM_ERROR;
+        // Rounding of the hull can add to the masses.
+        let mut total = CompensatedSum::default();
+        lattice.mass.iter().for_each(|&mass| total.add(mass));
+        let total = total.value().max(self.total);
+        let rest = 1.0 - self.omitted - total * (1.0 - lattice.error) - SUM_ERROR;
         lattice.without_error(rest.max(0.0), 0)
     }
 }
@@ -125,7 +129,7 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
         optimistic[i] += down;
     }
     subtract_gaps(&mut optimistic, &sums.gap, width.exp());
-    lower_hull(&mut optimistic, width);
+    let removed = lower_hull(&mut optimistic, width);
     // The tails that the shape omits, on either side of each piece, become infinite losses, because
     // a piece can end anywhere among the others.
     let omitted = 2.0 * tail * shape.pieces.len() as f64;
@@ -133,10 +137,11 @@ pub(crate) fn discretize(pair: &Pair, direction: Direction, width: f64, tail: f6
     let lost = 1.0 - omitted - total.value();
     let lost = if shape.worse.is_empty() && lost > LOST { lost } else { 0.0 };
     let infinite = omitted + shape.infinite + lost;
-    let lattice = |mass| Lattice { offset, first, mass, error: MASS_ERROR };
+    let lattice = |mass, error| Lattice { offset, first, mass, error };
     Discretized {
-        pessimistic: lattice(pessimistic),
-        optimistic: lattice(optimistic),
+        pessimistic: lattice(pessimistic, MASS_ERROR),
+        // Each kink that the hull removed rounds a mass once.
+        optimistic: lattice(optimistic, MASS_ERROR + removed as f64 * f64::EPSILON),
         infinite,
         total: total.value(),
         omitted,
@@ -356,6 +361,19 @@ mod tests {
                 assert!(sums[0].1 < sums[1].1, "{context}");
             }
         }
+    }
+
+    #[test]
+    fn a_hull_of_many_kinks_has_the_rounding_of_each_in_its_error() {
+        let pair = Pair::Sampled { q: 0.01, mu: 10.0 };
+        let grid = discretize(&pair, Direction::Add, 1.1e-4, 1e-18);
+        let mut sum = CompensatedSum::default();
+        grid.optimistic.mass.iter().for_each(|mass| sum.add(*mass));
+        let excess = sum.value() - 1.0;
+        assert!(excess > 1e-13, "{excess:e}");
+        assert!(excess < grid.optimistic.error - MASS_ERROR, "{excess:e}");
+        let lowered: f64 = grid.optimistic_without_error().mass.iter().sum();
+        assert!(lowered <= 1.0 + 1e-15, "{:e}", lowered - 1.0);
     }
 
     #[test]

@@ -186,8 +186,11 @@ impl Spectrum {
         let x = (epsilon - self.loss(index)).clamp(0.0, self.width);
         let value = above - x.exp() * above_shifted;
         let error = self.cell_error(index, side);
+        if !value.is_finite() || !error.is_finite() {
+            return if side == Side::Upper { 1.0 } else { 0.0 };
+        }
         let scaled = if side == Side::Upper {
-            value.max(0.0) * (1.0 + self.relative) + error
+            value.max(0.0) * self.relative.exp() + error
         } else {
             value.max(0.0) * (1.0 - self.relative).max(0.0) - error
         };
@@ -214,7 +217,7 @@ impl Spectrum {
             let error = self.cell_error(index, side);
             let wanted = (target - self.ln_factor(index)).exp();
             let wanted = if side == Side::Upper {
-                (wanted - error) / (1.0 + self.relative)
+                (wanted - error) * (-self.relative).exp()
             } else {
                 (wanted + error) / (1.0 - self.relative)
             };

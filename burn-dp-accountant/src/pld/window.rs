@@ -29,9 +29,9 @@ pub(super) struct Composed {
     /// Grid index of the first entry, and the sum of the offsets of all lattices.
     first: i64,
     offset: f64,
-    /// `Σ_{j>k} p_j e^{-θ(s_j-s_k)}`.
-    above: Vec<f64>,
-    /// The same with `θ + 1`.
+    /// `Σ_{j>k} p_j e^{-θ(s_j-s_k)} (1 - e^{-(s_j-s_k)})`.
+    differences: Vec<f64>,
+    /// `Σ_{j>k} p_j e^{-(θ+1)(s_j-s_k)}`.
     above_shifted: Vec<f64>,
     /// Bound of the absolute error of the scaled δ: rounding, wrap-around, missing tails.
     error: f64,
@@ -83,15 +83,20 @@ impl Composed {
         let (tilted, rounding) = convolve(parts, width, theta, size);
         // Rotate the window to the front, and sum from above.
         let start = first.rem_euclid(size as i64) as usize;
-        let (mut above, mut above_shifted) = (vec![0.0; size], vec![0.0; size]);
+        if tilted.iter().any(|mass| !mass.is_finite()) {
+            return Err(GridError::Overflow);
+        }
+        let (mut differences, mut above_shifted) = (vec![0.0; size], vec![0.0; size]);
         let (fall, fall_shifted) = ((-theta * width).exp(), (-(theta + 1.0) * width).exp());
-        let (mut a, mut b) = (0.0, 0.0);
+        let shrunk = -(-width).exp_m1();
+        // The difference of two sums with tilts θ and θ + 1 would lose digits if θ is large.
+        let (mut d, mut b) = (0.0, 0.0);
         let window = tilted[start..].iter().chain(&tilted[..start]);
         for (k, mass) in (0..size).rev().zip(window.rev()) {
-            above[k] = a;
+            differences[k] = d;
             above_shifted[k] = b;
             let mass = mass.max(0.0);
-            a = (a + mass) * fall;
+            d = (d + shrunk * (b + mass)) * fall;
             b = (b + mass) * fall_shifted;
         }
         // Largest weight e^{-θu}(1 - e^{-u}) of a misplaced mass; sum of the weights of all points.
@@ -103,7 +108,7 @@ impl Composed {
             ln_scale,
             first,
             offset,
-            above,
+            differences,
             above_shifted,
             error: 4.0 * LN_OUTSIDE.exp() * largest + rounding.weighted(largest, weights),
             relative: mass_errors(parts)
@@ -122,9 +127,9 @@ impl Composed {
 
     /// Returns the scaled δ at grid point `k`, with the error on the wanted side.
     fn scaled(&self, k: usize, side: Side) -> f64 {
-        let value = self.above[k] - self.above_shifted[k];
+        let value = self.differences[k];
         if side == Side::Upper {
-            value.max(0.0) * (1.0 + self.relative) + self.error
+            value.max(0.0) * self.relative.exp() + self.error
         } else {
             value.max(0.0) * (1.0 - self.relative).max(0.0) - self.error
         }
@@ -143,8 +148,8 @@ impl Composed {
             return if side == Side::Upper { 1.0 } else { self.delta(self.loss(0), Side::Lower) };
         }
         let k = position as usize;
-        if k >= self.above.len() {
-            let end = self.above.len() - 1;
+        if k >= self.differences.len() {
+            let end = self.differences.len() - 1;
             return if side == Side::Upper {
                 self.ln_delta_at(end, Side::Upper).exp().min(1.0)
             } else {
@@ -152,10 +157,10 @@ impl Composed {
             };
         }
         let x = (epsilon - self.loss(k)).clamp(0.0, self.width);
-        let value = self.above[k] - x.exp() * self.above_shifted[k];
+        let value = self.differences[k] - x.exp_m1() * self.above_shifted[k];
         let error = self.error * (self.theta * self.width).exp();
         let scaled = if side == Side::Upper {
-            value.max(0.0) * (1.0 + self.relative) + error
+            value.max(0.0) * self.relative.exp() + error
         } else {
             value.max(0.0) * (1.0 - self.relative).max(0.0) - error
         };
@@ -278,6 +283,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::lattice::MASS_ERROR;
+    use crate::math::sum::CompensatedSum;
 
     #[test]
     fn composition_of_coins_is_binomial() {
@@ -310,5 +316,31 @@ mod tests {
         let truth = 0.25f64.powi(60) * -(-0.5f64).exp_m1();
         let (low, high) = (composed.delta(59.5, Side::Lower), composed.delta(59.5, Side::Upper));
         assert!(low <= truth && truth <= high && high / low - 1.0 < 1e-7, "{low} {truth} {high}");
+    }
+
+    // The weights of the losses above ε are differences of exponentials that nearly agree.
+    #[test]
+    fn large_tilts_keep_their_accuracy() {
+        let (width, theta, cells) = (1e-9, 1e6, 1 << 16);
+        let bell = |i: usize| {
+            let z = (i as f64 - 0.5 * cells as f64) / 4_000.0;
+            (-0.5 * z * z - theta * width * i as f64).exp()
+        };
+        let mass: Vec<f64> = (0..cells).map(bell).collect();
+        let total: f64 = mass.iter().sum();
+        let mass: Vec<f64> = mass.iter().map(|m| m / total).collect();
+        let lattice = Lattice { offset: 0.0, first: 0, mass, error: MASS_ERROR };
+        let composed = Composed::new(&[(&lattice, 1)], width, theta, 1 << 20).unwrap();
+        for at in [20_000, 30_000, 36_000] {
+            let mut truth = CompensatedSum::default();
+            for (i, mass) in lattice.mass.iter().enumerate().skip(at) {
+                truth.add(mass * -(-((i - at) as f64) * width).exp_m1());
+            }
+            let (truth, epsilon) = (truth.value(), at as f64 * width);
+            let (low, high) =
+                (composed.delta(epsilon, Side::Lower), composed.delta(epsilon, Side::Upper));
+            assert!(low <= truth && truth <= high, "{at}: {low:e} {truth:e} {high:e}");
+            assert!(high / low - 1.0 < 1e-7, "{at}: {low:e} {truth:e} {high:e}");
+        }
     }
 }

@@ -16,7 +16,8 @@
 //! and their mass under `P`, `Φ(μ - c)`, becomes an infinite loss.
 //!
 //! Rounding: all masses and positions are sums and products of positive numbers. The result is
-//! exact for `W (1 + ξ)` with `|ξ|` below [`NUDGE`], which moves each loss by less than that.
+//! exact for `W (1 + ξ)` with `|ξ|` below [`NUDGE`], which moves each loss by less than that. The
+//! rounding of the masses of one term counts once for each bin.
 //!
 //! # References
 //!
@@ -41,10 +42,10 @@ use sums::SumDistribution;
 /// Distance of the cut from the mean of the shifted component.
 const REACH: f64 = 10.0;
 
-/// Bound on the change of a loss by rounding.
+/// Bound on the change of a loss by rounding, up to the rounding of one term times the bins.
 const NUDGE: f64 = 1e-10;
 
-/// Bound on the relative error of a mass.
+/// Bound on the relative error of a mass, up to the rounding of one term times the bins.
 const MASS_ERROR: f64 = 1e-9;
 
 /// Maximum shift with a table: beyond it, the likelihood ratios overflow and nothing is amplified.
@@ -60,6 +61,8 @@ struct RatioBound {
     losses: Vec<(f64, f64)>,
     /// Mass under `Q` of a likelihood ratio of 0.
     zero: f64,
+    /// Relative rounding of one term, once for each bin.
+    rounding: f64,
 }
 
 /// The privacy loss of random allocation, from both sides.
@@ -125,7 +128,7 @@ impl Allocation {
             Direction::Remove => table.cut,
             Direction::Add => table.upper.zero,
         };
-        let mut atoms = table.upper.atoms(direction, MASS_ERROR);
+        let mut atoms = table.upper.atoms(direction, Side::Upper);
         let mut dropped = 0.0;
         while let Some(&(_, mass)) = atoms.last()
             && dropped + mass <= tail
@@ -145,7 +148,7 @@ impl Allocation {
 
     /// Returns losses that are better than the true ones, without tails of mass `tail`.
     pub(crate) fn lower(&self, direction: Direction, tail: f64) -> Vec<(f64, f64)> {
-        let mut atoms = self.0.lower.atoms(direction, -MASS_ERROR);
+        let mut atoms = self.0.lower.atoms(direction, Side::Lower);
         atoms.drain(..lowest_kept(&atoms, tail));
         atoms
     }
@@ -164,6 +167,7 @@ fn lowest_kept(atoms: &[(f64, f64)], tail: f64) -> usize {
 impl RatioBound {
     fn new(sums: &SumDistribution, bins: u64) -> Self {
         let bins = bins as f64;
+        let rounding = 4.0 * f64::EPSILON * bins;
         let (mut losses, mut zero) = (Vec::new(), 0.0);
         for (position, mass) in sums.atoms() {
             if position > 0.0 {
@@ -172,14 +176,15 @@ impl RatioBound {
                 zero += mass;
             }
         }
-        Self { losses, zero }
+        Self { losses, zero, rounding }
     }
 
-    /// Returns ascending losses and their masses under `P` in one direction. The sign of the error
-    /// is the side to which losses and masses are moved.
-    fn atoms(&self, direction: Direction, mass_error: f64) -> Vec<(f64, f64)> {
-        let moved = NUDGE.copysign(mass_error);
-        let scale = 1.0 + mass_error;
+    /// Returns ascending losses and their masses under `P` in one direction. Losses and masses are
+    /// moved to the side.
+    fn atoms(&self, direction: Direction, side: Side) -> Vec<(f64, f64)> {
+        let sign = if side == Side::Upper { 1.0 } else { -1.0 };
+        let moved = sign * (NUDGE + self.rounding);
+        let scale = (1.0 + sign * (MASS_ERROR + self.rounding)).max(0.0);
         let one = |&(loss, mass): &(f64, f64)| match direction {
             Direction::Remove => (loss + moved, mass * loss.exp() * scale),
             Direction::Add => (-loss + moved, mass * scale),
