@@ -38,8 +38,8 @@ const NEGLIGIBLE: f64 = 1e-16;
 
 /// Number of octaves beyond the first negligible value in which the integrand is looked at.
 ///
-/// If a drawn unit has about the same loss in every release, the losses are nearly those of a
-/// lattice, and the integrand is negligible between its peaks.
+/// If a drawn unit has about the same loss in every release, the losses nearly form a lattice, and
+/// the integrand is negligible between its peaks.
 const OCTAVES: usize = 5;
 
 /// Values of `M(s)/(s(s+1))` on one contour, relative to a common factor.

@@ -166,7 +166,7 @@ impl Canaries {
     }
 }
 
-/// The canaries in the texts that a model wrote after the first words of a canary, at temperature 1.
+/// The canaries in texts that a model wrote, at temperature 1, after the first words of a canary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Written {
     /// Number of texts.
@@ -233,8 +233,8 @@ impl Exposures {
         let Written { texts, canaries, others } = self.written;
         if texts > 0 {
             burn_dp_examples::print_line!(
-                "{} that begin with \"{TEMPLATE}\" contain {canaries} of the {} canaries, and {others} \
-                 of the {} texts that were not trained on",
+                "{} that begin with \"{TEMPLATE}\" contain {canaries} of the {} canaries, and \
+                 {others} of the {} texts that were not trained on",
                 counted(texts, "written text"),
                 self.canaries.len(),
                 self.candidates - 1

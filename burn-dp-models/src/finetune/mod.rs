@@ -31,9 +31,10 @@ pub use canaries::{Exposure, Exposures, Written};
 pub use figures::{EpochRow, FinetuneFigures, Generated};
 pub use halves::{HalvedColumns, write_halves};
 pub use options::{
-    Architecture, CanaryOptions, CheckOptions, ExposureOptions, Finetune, FinetuneOptions, Images,
-    Labels, Loss, Packing, PretrainOptions, Prompts, Texts, TrainingOptions, Way,
+    CanaryOptions, CheckOptions, ExposureOptions, Finetune, FinetuneOptions, Images, Labels, Loss,
+    Packing, Prompts, Texts, TrainingOptions, Way,
 };
+pub use pretrain::{Architecture, PretrainOptions};
 
 use burn_dp_examples::training::TrainError;
 

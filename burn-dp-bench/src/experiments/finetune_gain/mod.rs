@@ -4,6 +4,7 @@
 
 mod options;
 mod runs;
+mod settings;
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -14,7 +15,8 @@ use burn_dp_models::finetune::Way;
 use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
 use super::measured::{FigureOptions, Measured};
 pub use options::FinetuneGainOptions;
-use runs::{CONTENDERS, Kind, PAPER, QUICK, Reached, Runs, Setting};
+use runs::{Kind, Reached, Runs};
+use settings::{CONTENDERS, PAPER, QUICK, Setting};
 
 pub(super) fn run(options: &FinetuneGainOptions) -> Result<Figure, TrainError> {
     run_with(options, if options.quick { QUICK } else { PAPER })
@@ -98,7 +100,7 @@ mod tests {
 
     use clap::Parser;
 
-    use super::runs::{Length, PublicTraining};
+    use super::settings::{Length, PublicTraining};
     use super::*;
     use crate::experiments::{Experiment, ExperimentOptions};
 

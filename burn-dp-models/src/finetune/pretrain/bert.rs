@@ -13,8 +13,8 @@ use tokenizers::processors::bert::BertProcessing;
 use tokenizers::{AddedToken, TokenizerImpl};
 
 use super::objective::{Objective, Prepared, below};
+use super::options::PretrainOptions;
 use crate::bert::BertPreTraining;
-use crate::finetune::options::PretrainOptions;
 use crate::{ActivationFunction, BertConfig, ModelError, Sequence, Tokens};
 
 /// Splits words in lower case into parts that occur often.

@@ -12,8 +12,8 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, NormalizerWrapper, TokenizerImpl};
 
 use super::objective::{Objective, Prepared, below};
+use super::options::PretrainOptions;
 use crate::finetune::encoding::END_OF_TEXT;
-use crate::finetune::options::PretrainOptions;
 use crate::{ActivationFunction, Gpt2Config, Gpt2LanguageModel, ModelError, Sequence, Tokens};
 
 /// Splits texts into bytes that occur together often.

@@ -3,6 +3,7 @@
 mod bert;
 mod gpt2;
 mod objective;
+mod options;
 
 use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
@@ -11,11 +12,11 @@ use burn_dp_examples::training::progress::{Column, Progress, significant};
 use burn_dp_examples::training::{TrainError, checks, files};
 use chacha20::ChaCha8Rng;
 use objective::{Objective, Prepared};
+pub use options::{Architecture, PretrainOptions};
 use rand_core::SeedableRng;
 
 use super::data::{self, Columns};
 use super::encoding::FILE;
-use super::options::{Architecture, PretrainOptions};
 use crate::ModelError;
 use crate::weights::{tensors, to_safetensors};
 
