@@ -118,6 +118,13 @@ mod tests {
         classes: Length { epochs: 1, batch: 16 },
     };
 
+    /// The key of another run.
+    const KEY: &str = concat!(
+        r#"9ca5bdcd {"format":1,"run":6628848725595592305,"#,
+        r#""key":"0101978dcb172398218f974b86ae2c8f006813a2b429157641cc88ae1a85c27bdc27"}"#,
+        "\n"
+    );
+
     fn options(folder: &Path, more: &str) -> FinetuneGainOptions {
         let row = |index: usize| {
             let word = ["good", "bad"][index / 8 % 2];
@@ -148,6 +155,10 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let options = options(folder.path(), more);
+            // What a killed run leaves.
+            let killed = folder.path().join(format!("out/{name}.quick"));
+            std::fs::create_dir_all(killed.join("run/checkpoints")).unwrap();
+            std::fs::write(killed.join("run.key"), KEY).unwrap();
             let figure = run_with(&options, TINY).unwrap();
             assert_eq!((figure.experiment.as_str(), figure.series.len()), (name, lines));
             assert_eq!(figure.verdicts.len(), 1);

@@ -168,6 +168,7 @@ impl Runs<'_> {
             }
             _ => {}
         }
+        files::remove(&self.at("run.key"))?;
         let (model, data, output) = (text(&model), text(&self.at("private.jsonl")), text(&output));
         let (way, epsilon, seed) = (typed(contender.way), epsilon.to_string(), seed.to_string());
         let delta = self.options.delta.to_string();
