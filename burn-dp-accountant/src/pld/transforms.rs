@@ -18,10 +18,12 @@ const RELIABLE: f64 = 0.01;
 /// Predicted number of points, relative to the largest, for which the largest grid is tried.
 pub(super) const WORTH_A_TRY: f64 = 1.25;
 
-/// Expected number of draws of a unit above which such a prediction is tried before squaring, and
-/// above which only if it is well within the limit. Below the first of them, squaring costs less
-/// than the finest quick transform.
-const FREQUENT_DRAWS: f64 = 200.0;
+/// Expected number of draws of a unit from which the finest grid is tried before squaring although
+/// it is predicted to be too coarse; from which it is tried if the prediction is near the limit;
+/// and from which only if the prediction is well within the limit. Below the last of them, squaring
+/// costs less than the finest quick transform.
+const MANY_DRAWS: f64 = 200.0;
+const FREQUENT_DRAWS: f64 = 20.0;
 const SEVERAL_DRAWS: f64 = 5.0;
 
 /// Returns how often a unit is drawn in the whole training.
@@ -135,7 +137,7 @@ pub(super) fn by_transforms(
                     width *= (1.05 * needed / largest).max(0.88);
                     continue;
                 }
-                if points.used < settings.max_points && draws < FREQUENT_DRAWS {
+                if points.used < settings.max_points && draws < MANY_DRAWS {
                     best.note = Some(format!("a narrower bracket needs {needed:.0} grid points"));
                     break;
                 }
