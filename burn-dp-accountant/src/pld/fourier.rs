@@ -1,5 +1,6 @@
 //! Plans and rounding of the fast Fourier transform.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
@@ -25,9 +26,11 @@ pub(super) const FFT_ERROR: f64 = 10.5 * f64::EPSILON;
 /// Length above which plans are not cached.
 const LARGEST_KEPT_PLAN: usize = 1 << 18;
 
-/// The plans, one for each length.
-static PLANNER: LazyLock<Mutex<RealFftPlanner<f64>>> =
-    LazyLock::new(|| Mutex::new(RealFftPlanner::new()));
+/// Plans by their length.
+type Plans<T> = LazyLock<Mutex<BTreeMap<usize, Arc<T>>>>;
+
+static FORWARD: Plans<dyn RealToComplex<f64>> = LazyLock::new(Mutex::default);
+static BACKWARD: Plans<dyn ComplexToReal<f64>> = LazyLock::new(Mutex::default);
 
 /// The reason why a composition does not fit a grid.
 #[derive(Debug)]
@@ -38,23 +41,34 @@ pub(super) enum GridError {
     Overflow,
 }
 
-fn plan<T>(size: usize, make: impl FnOnce(&mut RealFftPlanner<f64>) -> T) -> T {
-    let mut planner = PLANNER.lock().unwrap_or_else(PoisonError::into_inner);
-    let plan = make(&mut planner);
-    if size > LARGEST_KEPT_PLAN {
-        *planner = RealFftPlanner::new();
+/// Returns a plan of this length.
+///
+/// Each plan has a planner of its own: one planner makes other plans of a length, with other
+/// rounding, after other lengths, so that an ε would depend on what was computed before it.
+fn plan<T: ?Sized>(
+    plans: &Plans<T>,
+    size: usize,
+    make: impl FnOnce(&mut RealFftPlanner<f64>) -> Arc<T>,
+) -> Arc<T> {
+    let mut plans = plans.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = plans.get(&size) {
+        return known.clone();
+    }
+    let plan = make(&mut RealFftPlanner::new());
+    if size <= LARGEST_KEPT_PLAN {
+        plans.insert(size, plan.clone());
     }
     plan
 }
 
 /// Returns the plan of the forward transform of this length.
 pub(super) fn plan_forward(size: usize) -> Arc<dyn RealToComplex<f64>> {
-    plan(size, |planner| planner.plan_fft_forward(size))
+    plan(&FORWARD, size, |planner| planner.plan_fft_forward(size))
 }
 
 /// Returns the plan of the backward transform of this length.
 pub(super) fn plan_backward(size: usize) -> Arc<dyn ComplexToReal<f64>> {
-    plan(size, |planner| planner.plan_fft_inverse(size))
+    plan(&BACKWARD, size, |planner| planner.plan_fft_inverse(size))
 }
 
 /// Returns a length of at least `n` for fast transforms: even, with prime factors 2, 3 and 5,
@@ -70,4 +84,29 @@ pub(super) fn fast_size(n: usize) -> usize {
         best = best.min(size);
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_plan_does_not_depend_on_earlier_plans() {
+        let mut sizes: Vec<usize> = (6..18).flat_map(|k| [1 << k, fast_size(5 << k)]).collect();
+        sizes.extend((6..16).flat_map(|k| [3, 9, 15, 27].map(|odd| odd << k)));
+        let transform = |plan: Arc<dyn RealToComplex<f64>>| {
+            let mut input = plan.make_input_vec();
+            input.iter_mut().enumerate().for_each(|(i, x)| *x = 1.0 / (i as f64 + 1.5));
+            let mut output = plan.make_output_vec();
+            plan.process(&mut input, &mut output).unwrap();
+            output
+        };
+        let orders = [sizes.clone(), sizes.iter().rev().copied().collect()];
+        for size in orders.into_iter().flatten() {
+            let alone = transform(RealFftPlanner::new().plan_fft_forward(size));
+            plan_backward(size);
+            assert!(transform(plan_forward(size)) == alone, "{size}");
+        }
+    }
 }
