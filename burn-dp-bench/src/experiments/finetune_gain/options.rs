@@ -34,7 +34,8 @@ pub struct FinetuneGainOptions {
     /// Probability with which a budget may be exceeded.
     #[arg(long, value_name = "D", default_value_t = 1e-5)]
     pub delta: f64,
-    /// Small models and short training: minutes for a run on two cores.
+    /// Small models and short training: minutes for a run on two cores. With --label, the public
+    /// training takes an hour.
     #[arg(long)]
     pub quick: bool,
     /// Seeds of initial weights, one run each; noise and sampling never use them.
