@@ -1,5 +1,7 @@
 //! A lower and an upper bound of one number.
 
+use crate::math::side::Side;
+
 /// A bracket of ε or δ, and the width of its grid.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bracket {
@@ -34,6 +36,16 @@ impl Bracket {
                  is a fault of the accountant, and neither is used"
             ));
         }
+    }
+}
+
+/// Returns a value that cannot be negative, moved to a side by its errors. `relative` is the sum of
+/// the relative errors of all factors, which compound.
+pub(super) fn with_errors(value: f64, relative: f64, absolute: f64, side: Side) -> f64 {
+    let value = value.max(0.0);
+    match side {
+        Side::Upper => value * relative.exp() + absolute,
+        Side::Lower => value * (1.0 - relative).max(0.0) - absolute,
     }
 }
 

@@ -16,6 +16,7 @@
 //! distributions", Abate and Whitt 1992. Rounding of the transform: see
 //! [`FFT_ERROR`](super::fourier::FFT_ERROR).
 
+use super::bounds::with_errors;
 use super::few_frequencies::{self, LONGEST};
 use super::fourier::{GridError, fast_size};
 use super::heavy_masses::with_less_rounding;
@@ -189,11 +190,7 @@ impl Spectrum {
         if !value.is_finite() || !error.is_finite() {
             return if side == Side::Upper { 1.0 } else { 0.0 };
         }
-        let scaled = if side == Side::Upper {
-            value.max(0.0) * self.relative.exp() + error
-        } else {
-            value.max(0.0) * (1.0 - self.relative).max(0.0) - error
-        };
+        let scaled = with_errors(value, self.relative, error, side);
         let delta = scaled.max(0.0) * self.ln_factor(index).exp();
         if delta.is_nan() {
             if side == Side::Upper { 1.0 } else { 0.0 }

@@ -13,6 +13,7 @@
 
 use rustfft::num_complex::Complex64;
 
+use super::bounds::with_errors;
 use super::fourier::{FFT_ERROR, GridError, fast_size, plan_backward, plan_forward};
 use crate::lattice::{LOSS_ERROR, Lattice, largest_losses, ln_moment, mass_errors, spread};
 use crate::math::side::Side;
@@ -127,12 +128,7 @@ impl Composed {
 
     /// Returns the scaled δ at grid point `k`, with the error on the wanted side.
     fn scaled(&self, k: usize, side: Side) -> f64 {
-        let value = self.differences[k];
-        if side == Side::Upper {
-            value.max(0.0) * self.relative.exp() + self.error
-        } else {
-            value.max(0.0) * (1.0 - self.relative).max(0.0) - self.error
-        }
+        with_errors(self.differences[k], self.relative, self.error, side)
     }
 
     fn ln_delta_at(&self, k: usize, side: Side) -> f64 {
@@ -159,11 +155,7 @@ impl Composed {
         let x = (epsilon - self.loss(k)).clamp(0.0, self.width);
         let value = self.differences[k] - x.exp_m1() * self.above_shifted[k];
         let error = self.error * (self.theta * self.width).exp();
-        let scaled = if side == Side::Upper {
-            value.max(0.0) * self.relative.exp() + error
-        } else {
-            value.max(0.0) * (1.0 - self.relative).max(0.0) - error
-        };
+        let scaled = with_errors(value, self.relative, error, side);
         (scaled.max(0.0) * self.ln_factor(k).exp()).clamp(0.0, 1.0)
     }
 }
