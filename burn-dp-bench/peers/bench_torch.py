@@ -294,7 +294,12 @@ def main():
     ap.add_argument("--serve", action="store_true", help="make steps on command")
     a = ap.parse_args()
     torch.set_num_threads(a.threads)
-    sync = torch.cuda.synchronize if a.device == "cuda" else (lambda: None)
+    on_gpu = a.device == "cuda"
+    sync = torch.cuda.synchronize if on_gpu else (lambda: None)
+
+    def device_mib():
+        return torch.cuda.memory_reserved() / 2**20 if on_gpu else None
+
     if a.serve:
 
         def make_step():
@@ -302,7 +307,7 @@ def main():
             model = build(a.models, a.algorithms != "nonprivate").to(a.device)
             return step_of(a.algorithms, model, x, y)
 
-        serve(make_step, sync)
+        serve(make_step, sync, device_mib)
         return
     for name in a.models.split(","):
         x, y = inputs(name, a.batch, a.device)

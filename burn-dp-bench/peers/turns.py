@@ -17,11 +17,12 @@ def resident_mib():
         return None
 
 
-def serve(make_step, sync=lambda: None):
+def serve(make_step, sync=lambda: None, device_mib=lambda: None):
     """Creates a step and makes it on command, until the standard input ends.
 
     After each line `steps N`, one step is made that is not counted, and then N steps; their
-    milliseconds are printed as {"ms": [...]}.
+    milliseconds are printed as {"ms": [...], "device_mib": ...}, with the memory that the framework
+    holds on a device, in MiB.
     """
     base_mib = resident_mib()
     step = make_step()
@@ -38,4 +39,4 @@ def serve(make_step, sync=lambda: None):
             sync()
             if index > 0:
                 times.append((time.perf_counter() - start) * 1e3)
-        print(json.dumps({"ms": times}))
+        print(json.dumps({"ms": times, "device_mib": device_mib()}))

@@ -56,7 +56,7 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
 pub(crate) fn of_library(backend: Backend, filters: &[&str], nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
     let tests = Process::cargo().args(runner.iter().copied());
-    let tests = tests.args(["-p", LIBRARY]).args(library_features(backend, vulkan::gpu_found()));
+    let tests = tests.args(["-p", LIBRARY]).args(library_features(backend));
     let tests = tests.args(["--lib", "--test", "runs", "--no-fail-fast"]);
     on(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
 }
@@ -65,7 +65,7 @@ fn selected(mut process: Process, backend: Option<Backend>) -> Process {
     for package in TESTED {
         process = process.args(["-p", package]);
     }
-    on(process.args(features(backend, vulkan::gpu_found())), backend)
+    on(process.args(features(backend)), backend)
 }
 
 /// Sets what the tests need on a backend.
@@ -88,35 +88,31 @@ fn on(process: Process, backend: Option<Backend>) -> Process {
 }
 
 /// Returns the features with which the tests are built.
-fn features(backend: Option<Backend>, gpu: bool) -> Vec<String> {
-    with_backend(FULL, &format!("{EXAMPLES}/"), &["untuned"], backend, gpu)
+fn features(backend: Option<Backend>) -> Vec<String> {
+    with_backend(FULL, &format!("{EXAMPLES}/"), &["untuned"], backend)
 }
 
 /// Returns the features of the library for the tests of a backend.
-fn library_features(backend: Backend, gpu: bool) -> Vec<String> {
-    with_backend("train", "", &["flex", "simd", "rayon", "x86-v4"], Some(backend), gpu)
+fn library_features(backend: Backend) -> Vec<String> {
+    with_backend("train", "", &["flex", "simd", "rayon", "x86-v4"], Some(backend))
 }
 
 /// Returns `whole`, and the feature of a backend of the package that `prefix` names.
 ///
-/// Without a GPU the kernels of WGPU are compiled by a software driver. There, autotuning would
-/// take most of the time of the tests, because it compiles every variant of a kernel: `untuned`
-/// replaces the default features.
+/// Autotuning would take most of the time of the tests, also on a GPU, because it compiles every
+/// variant of a kernel, and tests have many shapes: `untuned` replaces the default features.
 fn with_backend(
     whole: &str,
     prefix: &str,
     untuned: &[&str],
     backend: Option<Backend>,
-    gpu: bool,
 ) -> Vec<String> {
     let mut features = vec![whole.to_string()];
     let mut arguments = Vec::new();
     let of_package = |feature: &str| format!("{prefix}{feature}");
     if let Some(backend) = backend.filter(|backend| !backend.is_in_full()) {
-        if backend == Backend::Wgpu && !gpu {
-            arguments.push("--no-default-features".into());
-            features.extend(untuned.iter().map(|feature| of_package(feature)));
-        }
+        arguments.push("--no-default-features".into());
+        features.extend(untuned.iter().map(|feature| of_package(feature)));
         features.extend(backend.feature().map(of_package));
     }
     arguments.extend(["--features".into(), features.join(",")]);
@@ -174,20 +170,17 @@ mod tests {
     #[test]
     fn a_gpu_backend_is_a_feature_of_the_tests_and_of_the_doc_tests() {
         for line in lines(Some(Backend::Cuda), &[], true) {
-            assert!(line.ends_with(&format!("{PACKAGES},burn-dp-examples/cuda")), "{line}");
+            assert!(line.ends_with(",burn-dp-examples/untuned,burn-dp-examples/cuda"), "{line}");
         }
     }
 
     #[test]
-    fn kernels_are_tuned_only_where_there_is_a_gpu() {
-        let arguments = |backend, gpu| features(Some(backend), gpu).join(" ");
-        let full = format!("--features {FULL},burn-dp-examples");
-        assert_eq!(arguments(Backend::Wgpu, true), format!("{full}/wgpu"));
-        assert_eq!(arguments(Backend::Cuda, false), format!("{full}/cuda"));
-        assert_eq!(
-            arguments(Backend::Wgpu, false),
-            format!("--no-default-features {full}/untuned,burn-dp-examples/wgpu")
-        );
+    fn kernels_are_not_tuned_in_tests() {
+        let full = format!("--no-default-features --features {FULL},burn-dp-examples/untuned");
+        for (backend, name) in [(Backend::Wgpu, "wgpu"), (Backend::Cuda, "cuda")] {
+            let arguments = features(Some(backend)).join(" ");
+            assert_eq!(arguments, format!("{full},burn-dp-examples/{name}"));
+        }
     }
 
     #[test]
@@ -203,13 +196,14 @@ mod tests {
             assert_eq!(
                 of_library(Backend::Cuda, &["ghost", "clip"], nextest).to_string(),
                 format!(
-                    "BURN_DP_TEST_BACKEND=cuda cargo {runner} -p burn-dp --features train,cuda \
-                     --lib --test runs --no-fail-fast -- ghost clip"
+                    "BURN_DP_TEST_BACKEND=cuda cargo {runner} -p burn-dp --no-default-features \
+                     --features train,flex,simd,rayon,x86-v4,cuda --lib --test runs \
+                     --no-fail-fast -- ghost clip"
                 )
             );
         }
         assert_eq!(
-            library_features(Backend::Wgpu, false).join(" "),
+            library_features(Backend::Wgpu).join(" "),
             "--no-default-features --features train,flex,simd,rayon,x86-v4,wgpu"
         );
     }

@@ -86,15 +86,18 @@ fn measure(options: &NoiseOptions, device: &Device) -> Result<NoiseRow, TrainErr
         let stream = source.begin_step(Purpose::Gradient, step)?.stream(0)?;
         let start = Instant::now();
         if on_device {
-            drop(mechanism.release_on_device(stream, sums.clone()));
+            // Kept until it is computed: what is dropped before is not.
+            let released = mechanism.release_on_device(stream, sums.clone());
             worker::synchronize(device)?;
+            drop(released);
         } else {
             mechanism.release(stream, &mut host)?;
         }
         let released = start.elapsed();
         let start = Instant::now();
-        drop(sums.clone().add_scalar(1.0));
+        let sum = sums.clone().add_scalar(1.0);
         worker::synchronize(device)?;
+        drop(sum);
         let passed = start.elapsed();
         if step > 0 {
             let ns = |time: std::time::Duration| time.as_secs_f64() * 1e9 / options.values as f64;

@@ -9,7 +9,8 @@ use super::options::{BackendName, typed};
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if this program was built without the feature of the backend.
+/// Returns [`TrainError::Option`] if this program was built without the feature of the backend, or
+/// finds no device for it.
 pub fn device(backend: BackendName) -> Result<Device, TrainError> {
     match backend {
         #[cfg(feature = "flex")]
@@ -19,9 +20,17 @@ pub fn device(backend: BackendName) -> Result<Device, TrainError> {
         #[allow(deprecated)]
         BackendName::Ndarray => Ok(Device::ndarray()),
         #[cfg(feature = "wgpu")]
-        BackendName::Wgpu => Ok(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
+        BackendName::Wgpu => {
+            let found = !Device::enumerate(burn::tensor::DeviceType::Wgpu).is_empty();
+            present(backend, found, "a driver of Vulkan, Metal or DirectX")?;
+            Ok(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice))
+        }
         #[cfg(feature = "cuda")]
-        BackendName::Cuda => Ok(Device::cuda(0)),
+        BackendName::Cuda => {
+            let found = !Device::enumerate(burn::tensor::DeviceType::Cuda).is_empty();
+            present(backend, found, "an NVIDIA GPU, its driver and the CUDA toolkit")?;
+            Ok(Device::cuda(0))
+        }
         #[allow(unreachable_patterns)]
         absent => {
             let name = typed(absent);
@@ -34,6 +43,17 @@ pub fn device(backend: BackendName) -> Result<Device, TrainError> {
     }
 }
 
+/// Returns [`TrainError::Option`] if no device was found.
+#[cfg(any(test, feature = "wgpu", feature = "cuda"))]
+fn present(backend: BackendName, found: bool, needed: &str) -> Result<(), TrainError> {
+    let name = typed(backend);
+    let reason = format!(
+        "{name} finds no device on this machine: it needs {needed}; `--backend flex` runs on \
+         the CPU"
+    );
+    if found { Ok(()) } else { Err(TrainError::option("--backend", reason)) }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -44,6 +64,13 @@ mod tests {
     #[cfg(feature = "flex")]
     fn the_default_backend_differentiates_only_on_request() {
         assert!(!device(BackendName::Flex).unwrap().is_autodiff());
+    }
+
+    #[test]
+    fn a_backend_without_a_device_is_refused_with_what_it_needs() {
+        let text = present(BackendName::Wgpu, false, "a driver").unwrap_err().to_string();
+        assert!(text.contains("needs a driver") && text.contains("`--backend flex`"), "{text}");
+        assert!(present(BackendName::Wgpu, true, "a driver").is_ok());
     }
 
     #[test]

@@ -8,7 +8,9 @@ use super::GaussianMechanism;
 use super::integer_normal::tests::GOLDEN;
 use super::integer_normal::{NormalValues, TABLE};
 use super::standard_normal::standard_normal;
-use crate::ops::{ContentHash, has_release, native_content_hash, normal_values};
+use crate::ops::{
+    ContentHash, has_release, hash_in_longer_memory, native_content_hash, normal_values,
+};
 use crate::random::{
     ContentKey, ContentMark, Domain, GROUP_WORDS, Group, InsecureSeed, NoiseSource, Purpose, Stream,
 };
@@ -41,7 +43,12 @@ fn check(mechanism: GaussianMechanism, sums: &[f32], device: &Device) {
     let released: Vec<f32> = released.into_data().try_into_vec().unwrap();
     assert_eq!(released.len(), sums.len());
     for (i, (released, expected)) in released.iter().zip(&expected).enumerate() {
-        assert_eq!(released.to_bits(), expected.to_bits(), "{i}: {} {released}", sums[i]);
+        assert_eq!(
+            released.to_bits(),
+            expected.to_bits(),
+            "{device:?} {i}: {} {released}",
+            sums[i]
+        );
     }
 }
 
@@ -139,7 +146,11 @@ fn a_device_hashes_sums_as_the_host() {
     for device in on_device() {
         for length in [1, 511, 512, 513, 1023, 1024, 1025, 100_000, values.len()] {
             let values = &values[..length];
-            assert_eq!(mark(&key, values, &device), (key.mark(3, values), true), "{length}");
+            assert_eq!(
+                mark(&key, values, &device),
+                (key.mark(3, values), true),
+                "{device:?} {length}"
+            );
         }
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for (length, at) in [(1, 0), (1000, 999), (5000, 4000), (5000, 1023)] {
@@ -148,5 +159,20 @@ fn a_device_hashes_sums_as_the_host() {
                 assert!(!mark(&key, &values, &device).1, "{bad} at {at} of {length}");
             }
         }
+    }
+}
+
+// Memory of a device can be longer than the tensor in it; the rest has values of earlier tensors.
+#[test]
+fn values_after_the_end_of_a_tensor_are_not_hashed() {
+    let values: Vec<f32> = words().take(5_000).map(|word| (word as i64 as f32) * 1e-18).collect();
+    let mut source = NoiseSource::insecure(InsecureSeed(3));
+    source.export_key();
+    let key = source.begin_step(Purpose::Gradient, 2).unwrap().content_key().unwrap();
+    for length in [1, 511, 513, 1023, 1025, 4_000] {
+        let rows = hash_in_longer_memory(&values, length, ContentHash { words: key.words(3) });
+        let parts = rows.iter().map(|row| row[..8].try_into().unwrap());
+        let found = ContentKey::combine(length, parts);
+        assert_eq!(found, key.mark(3, &values[..length]), "{length}");
     }
 }

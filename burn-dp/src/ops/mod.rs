@@ -39,7 +39,9 @@ mod slot;
 mod tap;
 
 #[cfg(all(test, feature = "cube"))]
-pub(crate) use backends::cube::{copied_memories, double_operations, normal_values};
+pub(crate) use backends::cube::{
+    copied_memories, double_operations, hash_in_longer_memory, normal_values,
+};
 pub(crate) use functions::{
     affine, convolution, convolution_gradients, gram_matrices, indexed_squared_norms,
     matrix_product, packed_linear, patches, put, row_normalize, row_softmax, single,

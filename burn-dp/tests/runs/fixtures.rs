@@ -165,6 +165,9 @@ pub(crate) fn flat<M: Module>(model: &M) -> Vec<f32> {
 
 pub(crate) fn assert_close(found: &[f32], expected: &[f32], tolerance: f32) {
     assert_eq!(found.len(), expected.len());
+    // Products in TF32.
+    let is_coarse = std::env::var("BURN_DP_TEST_BACKEND").is_ok_and(|name| name == "cuda");
+    let tolerance = if is_coarse { tolerance.max(1e-2) } else { tolerance };
     for (found, expected) in found.iter().zip(expected) {
         assert!((found - expected).abs() <= tolerance, "{found} {expected}");
     }

@@ -15,12 +15,11 @@ pub use row::PeerRow;
 pub use system::System;
 
 use super::cores;
-use super::networks::Network;
 use super::process::Process;
 use super::report::median_and_minimum;
 use super::turns::{Amount, take_turns};
 use python::Python;
-use system::PeerStep;
+use system::{PeerStep, Round};
 
 /// Measures, prints the figures and their ratios, and writes the files.
 ///
@@ -58,7 +57,7 @@ pub(super) fn run(options: &PeerOptions) -> Result<(), TrainError> {
                 options.batch.clone()
             };
             for batch in sizes {
-                let round = Round { network, batch, threads };
+                let round = Round { network, batch, threads, backend: options.backend };
                 rows.extend(round.measure(&steps, options, python.as_ref()));
                 // A run that is interrupted later keeps its measurements.
                 if let Some(path) = &options.json {
@@ -134,13 +133,6 @@ fn steps(options: &PeerOptions, python: Option<&Python>) -> Vec<PeerStep> {
     steps
 }
 
-/// All steps on one network, batch size and number of threads.
-struct Round {
-    network: Network,
-    batch: usize,
-    threads: usize,
-}
-
 impl Round {
     fn measure(
         &self,
@@ -148,7 +140,7 @@ impl Round {
         options: &PeerOptions,
         python: Option<&Python>,
     ) -> Vec<PeerRow> {
-        let &Self { network, batch, threads } = self;
+        let &Self { network, batch, threads, backend } = self;
         let model = typed(network);
         eprintln!("{model} with {batch} examples, {threads} thread(s)");
         let left_out = |step: &PeerStep, reason: String| {
@@ -157,7 +149,7 @@ impl Round {
         };
         let (mut started, mut processes): (Vec<&PeerStep>, Vec<Process>) = (Vec::new(), Vec::new());
         for step in steps {
-            match step.start(network, batch, threads, python) {
+            match step.start(self, python) {
                 Ok(process) => {
                     started.push(step);
                     processes.push(process);
@@ -183,10 +175,12 @@ impl Round {
                 threads,
                 system: typed(step.system),
                 algorithm: step.algorithm.into(),
+                backend: typed(backend),
                 ms,
                 ms_min,
                 cpu_ms: block.cpu_ms,
                 peak_mib: process.peak_mib(),
+                device_mib: process.device_mib,
             });
         }
         rows

@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use burn_dp_examples::training::BackendName;
 use clap::Args;
 
 use super::system::System;
@@ -22,6 +23,9 @@ pub struct PeerOptions {
     #[arg(long, value_enum, value_delimiter = ',', default_values =
         ["burn-dp", "burn", "torch", "opacus", "jax-privacy", "fastdp"])]
     pub systems: Vec<System>,
+    /// Backend to run on; with `cuda`, PyTorch, Opacus, JAX and fastDP run on the GPU too.
+    #[arg(long, value_enum, default_value = "flex")]
+    pub backend: BackendName,
     /// Python with the other frameworks [default: the interpreter of the virtual environment]; with
     /// --install, the Python that creates the environment.
     #[arg(long, value_name = "PYTHON")]

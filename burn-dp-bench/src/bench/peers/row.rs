@@ -19,6 +19,8 @@ pub struct PeerRow {
     pub system: String,
     /// Name of the algorithm.
     pub algorithm: String,
+    /// Name of our backend; the other frameworks run on the GPU with `cuda`.
+    pub backend: String,
     /// Median time of a step, in milliseconds.
     pub ms: f64,
     /// Shortest time of a step, in milliseconds.
@@ -29,6 +31,9 @@ pub struct PeerRow {
     /// Peak memory of the process in MiB, including the program and its libraries; `None` where the
     /// system does not report it.
     pub peak_mib: Option<f64>,
+    /// Memory in MiB that the allocator of the device holds; `None` where there is none, or the
+    /// system does not report it.
+    pub device_mib: Option<f64>,
 }
 
 /// A network, a batch size and a number of threads.
@@ -100,6 +105,10 @@ fn text(value: Option<f64>) -> String {
     value.map(|value| format!("{value:.2}")).unwrap_or_default()
 }
 
+fn mib(value: Option<f64>) -> String {
+    value.map(|mib| format!("{mib:.0}")).unwrap_or_default()
+}
+
 /// Returns the figures as a table.
 pub(super) fn figures(rows: &[PeerRow]) -> String {
     let mut table = Table::new();
@@ -113,6 +122,7 @@ pub(super) fn figures(rows: &[PeerRow]) -> String {
         "ms min",
         "CPU ms",
         "peak MiB",
+        "device MiB",
     ]);
     for row in rows {
         table.add_row([
@@ -124,7 +134,8 @@ pub(super) fn figures(rows: &[PeerRow]) -> String {
             format!("{:.2}", row.ms),
             format!("{:.2}", row.ms_min),
             text(row.cpu_ms),
-            row.peak_mib.map(|mib| format!("{mib:.0}")).unwrap_or_default(),
+            mib(row.peak_mib),
+            mib(row.device_mib),
         ]);
     }
     table.to_string()
@@ -182,10 +193,12 @@ pub(super) mod tests {
             threads: 2,
             system: typed(system),
             algorithm: algorithm.into(),
+            backend: "flex".into(),
             ms,
             ms_min: ms,
             cpu_ms: Some(2.0 * ms),
             peak_mib: None,
+            device_mib: None,
         }
     }
 
@@ -230,8 +243,10 @@ pub(super) mod tests {
         names.sort();
         let expected = [
             "algorithm",
+            "backend",
             "batch",
             "cpu_ms",
+            "device_mib",
             "model",
             "ms",
             "ms_min",

@@ -39,6 +39,14 @@ pub(super) struct PeerStep {
     script_name: &'static str,
 }
 
+/// What all steps of a comparison run on.
+pub(super) struct Round {
+    pub(super) network: Network,
+    pub(super) batch: usize,
+    pub(super) threads: usize,
+    pub(super) backend: BackendName,
+}
+
 /// The name of the ordinary step in the figures.
 pub(super) const ORDINARY: &str = "non-private";
 
@@ -89,20 +97,15 @@ impl PeerStep {
     /// # Errors
     ///
     /// Returns a sentence if the process cannot be started, or the system cannot train the network.
-    pub(super) fn start(
-        self,
-        network: Network,
-        batch: usize,
-        threads: usize,
-        python: Option<&Python>,
-    ) -> Result<Process, String> {
+    pub(super) fn start(self, round: &Round, python: Option<&Python>) -> Result<Process, String> {
         let Some(python) = python.filter(|_| self.system.is_python()) else {
-            return worker::start(&self.worker(network, batch, threads));
+            return worker::start(&self.worker(round));
         };
-        Process::start(self.command(network, batch, threads, python))
+        Process::start(self.command(round, python))
     }
 
-    fn worker(self, network: Network, batch: usize, threads: usize) -> WorkerOptions {
+    fn worker(self, round: &Round) -> WorkerOptions {
+        let &Round { network, batch, threads, backend } = round;
         let algorithm = match (self.system, self.algorithm) {
             (System::Burn, _) => Algorithm::Burn,
             (_, OURS) => Algorithm::BookKeeping,
@@ -114,20 +117,49 @@ impl PeerStep {
             batch,
             algorithm,
             optimizer: InnerOptimizer::Sgd,
-            backend: BackendName::Flex,
+            backend,
             threads,
         }
     }
 
-    fn command(self, network: Network, batch: usize, threads: usize, python: &Python) -> Command {
+    fn command(self, round: &Round, python: &Python) -> Command {
+        let &Round { network, batch, threads, backend } = round;
+        let on = if backend == BackendName::Cuda { "cuda" } else { "cpu" };
         let mut command = cores::command(python.interpreter(), threads);
         command.arg(python.script(self.system.script())).arg("--serve");
         command.args(["--models", &typed(network), "--algorithms", self.script_name]);
         command.args(["--batch", &batch.to_string()]);
         if self.system != System::JaxPrivacy {
-            command.args(["--threads", &threads.to_string()]);
+            command.args(["--threads", &threads.to_string(), "--device", on]);
         }
-        command.env("PYTHONDONTWRITEBYTECODE", "1").env("JAX_PLATFORMS", "cpu");
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("JAX_PLATFORMS", on);
         command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn frameworks_run_on_the_gpu_with_cuda_only() {
+        let python = Python::new(Path::new("python3"));
+        // A machine without Python has nothing to compare with.
+        let Ok(python) = python else { return };
+        let steps = [System::Torch.steps(), System::JaxPrivacy.steps()].concat();
+        for (backend, device) in [(BackendName::Flex, "cpu"), (BackendName::Cuda, "cuda")] {
+            let round = Round { network: Network::Mlp, batch: 8, threads: 1, backend };
+            for step in &steps {
+                let command = format!("{:?}", step.command(&round, &python));
+                assert!(command.contains(&format!("JAX_PLATFORMS=\"{device}\"")), "{command}");
+                let given = command.contains(&format!("\"--device\" \"{device}\""));
+                assert_eq!(given, step.system == System::Torch, "{command}");
+                assert_eq!(step.worker(&round).backend, backend);
+            }
+        }
     }
 }

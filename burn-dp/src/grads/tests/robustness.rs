@@ -6,6 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use crate::clipping::{Clipping, FlatClipping};
 use crate::device_read::blocking;
 use crate::grads::PrivateBackward;
+use crate::grads::has_coarse_products;
 use crate::grads::oracle::{assert_close, backwards, clipped_by_loop, flat_sum, norm, numbers};
 use crate::model::ParameterGroups;
 use crate::nn::{IntoPrivate, Private};
@@ -170,7 +171,11 @@ fn check_canceling_positions(layer: &Private<Linear>, seed: u64, device: &Device
     let [d_input, _] = layer.inner.weight.dims();
     let a = numbers([1, 8, d_input], seed, device) * 1e3;
     let x = Tensor::cat(vec![a.clone(), a], 1);
-    let rest = 1.0 - 10f32.powf(-3.0 - seed as f32 / 10.0);
+    let digits = match has_coarse_products(device) {
+        true => 1.0 + seed as f32 / 20.0,
+        false => 3.0 + seed as f32 / 10.0,
+    };
+    let rest = 1.0 - 10f32.powf(-digits);
     let signs: Vec<f32> = (0..16).map(|t| if t < 8 { 1.0 } else { -rest }).collect();
     let signs = Tensor::<1>::from_floats(signs.as_slice(), device).reshape([1, 16, 1]);
     let loss = || (layer.forward(x.clone()) * signs.clone()).sum_dims(&[1, 2]).reshape([-1]);

@@ -87,7 +87,7 @@ fn a_release_has_the_same_bits_on_every_device() {
             for on_host in [false, true] {
                 let found = release(&key, &device, on_host, 0.5).unwrap();
                 assert_eq!(found.0, expected, "{device:?}");
-                assert_eq!(found.1, mark);
+                assert_eq!(found.1, mark, "{device:?}");
                 assert_eq!(found.2 == 0, on_device && !on_host);
             }
             // One bit of a sum changes the noise of a secret key everywhere.

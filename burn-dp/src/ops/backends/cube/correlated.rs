@@ -49,6 +49,7 @@ fn independent(block: &Array<u32>, index: usize, table: &[u32]) -> Wide {
 /// Replaces sums, given as the bits of floats, with values with correlated noise, and the memory of
 /// earlier steps with the memory after this step. One unit computes the eight values of a block.
 ///
+/// - count: the number of sums; memory may have more
 /// - words: see `CorrelatedKeyedNoise`
 /// - memory: for each group of 128 values, the slots one after another, in double precision with
 ///   the lower half first
@@ -60,6 +61,7 @@ pub fn release_correlated(
     table: &[u32],
     memory: &mut [u32],
     released: &mut [f32],
+    count: usize,
     #[comptime] drawn_again: bool,
 ) {
     let unit = ABSOLUTE_POS;
@@ -121,7 +123,7 @@ pub fn release_correlated(
         }
         for value in 0..8usize {
             let position = (unit / 16) * 128 + unit % 16 + 16 * value;
-            if position < sums.len() {
+            if position < count {
                 let earlier = from_double(taken(&noise, value));
                 let noise = add(taken(&fresh, value), earlier);
                 released[position] = noisy(sums[position], noise, words);

@@ -26,6 +26,7 @@ use burn_cubecl::{CubeBackend, CubeDevice};
 
 use crate::ops::release_ops::hash_shape;
 use crate::ops::{ContentHash, CorrelatedKeyedNoise, KeyedNoise, ReleaseOps};
+use crate::random::CONTENT_BLOCK;
 
 impl ReleaseOps for CubeBackend {
     fn native_release(sums: FloatTensor<Self>, noise: KeyedNoise) -> FloatTensor<Self> {
@@ -50,6 +51,7 @@ impl ReleaseOps for CubeBackend {
             mechanism.into_buffer_arg(),
             table.into_buffer_arg(),
             released.clone().into_buffer_arg(),
+            values,
         );
         released
     }
@@ -62,7 +64,8 @@ impl ReleaseOps for CubeBackend {
         let sums = bits_of(sums);
         let (client, device) = (sums.client.clone(), sums.device.clone());
         let shape = sums.meta.shape().clone();
-        let blocks = shape.num_elements().div_ceil(release::GROUP_VALUES) * 16;
+        let count = shape.num_elements();
+        let blocks = count.div_ceil(release::GROUP_VALUES) * 16;
         let released =
             empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::F32);
         if blocks == 0 {
@@ -81,6 +84,7 @@ impl ReleaseOps for CubeBackend {
             table.into_buffer_arg(),
             memory.clone().into_buffer_arg(),
             released.clone().into_buffer_arg(),
+            count,
             noise.earlier.are_drawn_again(),
         );
         (released, integers(memory))
@@ -102,6 +106,7 @@ impl ReleaseOps for CubeBackend {
     fn native_content_hash(values: FloatTensor<Self>, hash: ContentHash) -> IntTensor<Self> {
         let values = bits_of(values);
         let (client, device) = (values.client.clone(), values.device.clone());
+        let count = values.meta.shape().num_elements();
         let shape = hash_shape(values.meta.shape());
         let units = shape[0];
         let results =
@@ -120,6 +125,9 @@ impl ReleaseOps for CubeBackend {
             values.into_buffer_arg(),
             key.into_buffer_arg(),
             words.into_buffer_arg(),
+            count,
+            CONTENT_BLOCK / 2,
+            units,
         );
         results
     }
@@ -224,5 +232,25 @@ pub(crate) fn double_operations(pairs: &[(u64, u64)]) -> Vec<[u64; 4]> {
     let bytes = client.read_one_unchecked(results.handle);
     let words: Vec<u64> =
         bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
+    words.as_chunks().0.to_vec()
+}
+
+/// Returns the hash of the first `count` values, on the default device, where the others follow in
+/// the same memory.
+#[cfg(test)]
+pub(crate) fn hash_in_longer_memory(
+    values: &[f32],
+    count: usize,
+    hash: ContentHash,
+) -> Vec<[u32; 9]> {
+    let device = CubeDevice::default();
+    let client = device.client();
+    let memory = client.create_from_slice(bytemuck::cast_slice(values));
+    let values =
+        CubeTensor::new_contiguous(client.clone(), device, Shape::new([count]), memory, DType::F32);
+    let results = CubeBackend::native_content_hash(values, hash);
+    let bytes = client.read_one_unchecked(results.handle);
+    let words: Vec<u32> =
+        bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
     words.as_chunks().0.to_vec()
 }

@@ -16,17 +16,23 @@ pub(super) const FACTOR: usize = 12;
 /// from 64-bit word `word` of block `block`.
 pub(super) const GROUP_VALUES: usize = 128;
 
-/// Replaces sums, given as the bits of floats, with noisy values. One unit computes the eight
-/// values of a block.
+/// Replaces `count` sums, given as the bits of floats, with noisy values. One unit computes the
+/// eight values of a block.
 #[cube(launch)]
-pub fn release_values(sums: &[u32], mechanism: &[u32], table: &[u32], released: &mut [f32]) {
+pub fn release_values(
+    sums: &[u32],
+    mechanism: &[u32],
+    table: &[u32],
+    released: &mut [f32],
+    count: usize,
+) {
     let index = ABSOLUTE_POS;
     let first = (index / 16) * 128 + index % 16;
-    if first < sums.len() {
+    if first < count {
         let words = block(mechanism, 0usize, u32::cast_from(index));
         for value in 0..8usize {
             let position = first + 16 * value;
-            if position < sums.len() {
+            if position < count {
                 let (low, high) = (words[2 * value], words[2 * value + 1]);
                 let next = value ^ 1;
                 let other = Wide { low: words[2 * next], high: words[2 * next + 1] };
