@@ -98,6 +98,7 @@ pub(crate) fn steps(tools: Tools) -> Result<Vec<Step>, String> {
     if tools.vulkan {
         steps.push(test::of_library(Backend::Wgpu, &WGPU_TESTS, tools.nextest).into());
     }
+    steps.push(checks::type_check(Backend::Cuda).into());
     Ok(steps)
 }
 
@@ -144,6 +145,7 @@ mod tests {
             "nextest",
             "burn-dp-book",
             "--bin train",
+            "burn-dp-examples/cuda",
         ];
         let mut rest = lines.iter();
         for word in wanted {
@@ -171,7 +173,7 @@ mod tests {
         let with_driver = lines(Tools { vulkan: true, ..Tools::default() });
         assert_eq!(wgpu(&lines(Tools::default())), 0);
         assert_eq!(wgpu(&with_driver), 1);
-        let last = with_driver.last().unwrap();
-        assert!(last.contains("--lib") && WGPU_TESTS.iter().all(|test| last.contains(test)));
+        let tests = with_driver.iter().find(|line| line.contains("wgpu")).unwrap();
+        assert!(tests.contains("--lib") && WGPU_TESTS.iter().all(|test| tests.contains(test)));
     }
 }

@@ -7,6 +7,8 @@ use super::options::{BackendName, typed};
 
 /// Returns the default device of a backend, without automatic differentiation.
 ///
+/// Prints to standard error that the first steps are slow if the backend compiles kernels in them.
+///
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] if this program was built without the feature of the backend, or
@@ -43,7 +45,7 @@ pub fn device(backend: BackendName) -> Result<Device, TrainError> {
     }
 }
 
-/// Returns [`TrainError::Option`] if no device was found.
+/// Returns [`TrainError::Option`] if no device was found; otherwise prints the note.
 #[cfg(any(test, feature = "wgpu", feature = "cuda"))]
 fn present(backend: BackendName, found: bool, needed: &str) -> Result<(), TrainError> {
     let name = typed(backend);
@@ -51,7 +53,11 @@ fn present(backend: BackendName, found: bool, needed: &str) -> Result<(), TrainE
         "{name} finds no device on this machine: it needs {needed}; `--backend flex` runs on \
          the CPU"
     );
-    if found { Ok(()) } else { Err(TrainError::option("--backend", reason)) }
+    if !found {
+        return Err(TrainError::option("--backend", reason));
+    }
+    eprintln!("note: {name} compiles and tunes kernels in the first steps, which can take minutes");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -171,8 +171,19 @@ fn a_device_adds_the_correlated_noise_of_the_host() {
     }
 }
 
+// In a process of its own, because the copies of all tests are counted together.
 #[test]
 fn the_memory_of_a_device_is_changed_in_place() {
+    const CHILD: &str = "BURN_DP_TEST_COUNTS_COPIES";
+    if std::env::var_os(CHILD).is_none() {
+        let module = module_path!().split_once("::").unwrap().1;
+        let name = format!("{module}::the_memory_of_a_device_is_changed_in_place");
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", &name]).env(CHILD, "1").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
     for device in on_device() {
         let strategy = Strategy::buffered(STEPS, &[0.9, 0.5], &[0.2, 0.1]).unwrap();
         Run::new(&strategy, usize::MAX).all(&all_on(&device));
