@@ -48,7 +48,6 @@ pub(super) fn table(rows: &[Row]) -> String {
         "peak MiB",
         "device MiB",
     ]);
-    let mib = |mib: Option<f64>| mib.map(|mib| format!("{mib:.0}")).unwrap_or_default();
     for row in rows {
         table.add_row([
             row.model.clone(),
@@ -64,6 +63,11 @@ pub(super) fn table(rows: &[Row]) -> String {
         ]);
     }
     table.to_string()
+}
+
+/// Returns whole MiB as text; nothing where there is no figure.
+pub(super) fn mib(value: Option<f64>) -> String {
+    value.map(|mib| format!("{mib:.0}")).unwrap_or_default()
 }
 
 /// Returns the median and the minimum of the times; zeros for no times.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::nn::Linear;
@@ -15,6 +16,7 @@ use crate::baselines::{microbatch, reweight};
 use crate::clipping::{ClippedSum, Clipping, FlatClipping};
 use crate::model::for_each_parameter;
 use crate::nn::{IntoPrivate, Private};
+use crate::test_devices::devices;
 
 /// A model of two linear layers.
 #[derive(Module, Debug)]
@@ -150,8 +152,8 @@ pub(super) fn set<const D: usize>(parameter: Param<Tensor<D>>, seed: u64) -> Par
 /// Returns a tolerance: a larger one if a device of the tests multiplies in TF32, which rounds more
 /// and clips more, by the margins for it.
 fn tolerance(single: f64) -> f64 {
-    let is_coarse = crate::test_devices::devices().iter().any(has_coarse_products);
-    if is_coarse { 2e-2 } else { single }
+    static IS_COARSE: LazyLock<bool> = LazyLock::new(|| devices().iter().any(has_coarse_products));
+    if *IS_COARSE { 2e-2 } else { single }
 }
 
 #[track_caller]

@@ -15,7 +15,7 @@ use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::{LogicalBatch, LogicalBatches};
 
-use crate::chosen_device::chosen_device;
+use crate::chosen_device::{chosen_device, multiplies_in_tf32};
 
 pub(crate) const UNITS: usize = 200;
 
@@ -165,9 +165,7 @@ pub(crate) fn flat<M: Module>(model: &M) -> Vec<f32> {
 
 pub(crate) fn assert_close(found: &[f32], expected: &[f32], tolerance: f32) {
     assert_eq!(found.len(), expected.len());
-    // Products in TF32.
-    let is_coarse = std::env::var("BURN_DP_TEST_BACKEND").is_ok_and(|name| name == "cuda");
-    let tolerance = if is_coarse { tolerance.max(1e-2) } else { tolerance };
+    let tolerance = if multiplies_in_tf32() { tolerance.max(1e-2) } else { tolerance };
     for (found, expected) in found.iter().zip(expected) {
         assert!((found - expected).abs() <= tolerance, "{found} {expected}");
     }

@@ -4,6 +4,7 @@ use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 
 use super::system::{ORDINARY, OURS, System};
+use crate::bench::report::mib;
 use burn_dp_examples::training::typed;
 
 /// A step of a system on one network, batch size and number of threads.
@@ -103,10 +104,6 @@ fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 fn text(value: Option<f64>) -> String {
     value.map(|value| format!("{value:.2}")).unwrap_or_default()
-}
-
-fn mib(value: Option<f64>) -> String {
-    value.map(|mib| format!("{mib:.0}")).unwrap_or_default()
 }
 
 /// Returns the figures as a table.
