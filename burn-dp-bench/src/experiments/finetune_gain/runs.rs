@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use burn_dp_examples::training::{TrainError, files, typed};
-use burn_dp_models::finetune::{self, Finetune, HalvedColumns, Way, write_halves};
+use burn_dp_models::finetune::{self, Finetune, HalvedColumns, write_halves};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
@@ -185,11 +185,10 @@ impl Runs<'_> {
         words.extend(["--max-length", positions, "--output", &output]);
         words.extend(["--epsilon", &epsilon, "--delta", &delta, "--seed", &seed]);
         words.extend(["--batch-size", &batch, "--epochs", &epochs]);
-        words.extend(contender.options);
-        if self.kind == Kind::Classes && contender.way == Way::Lora {
-            // The pooler was trained for pairs of texts, not for classes.
-            words.extend(["--lora-layers", "query,value,pooler.dense"]);
-        }
+        words.extend(match self.kind {
+            Kind::Classes => contender.encoder,
+            Kind::Rows | Kind::Users => contender.language,
+        });
         let reached = finetune(&words)?;
         reached.ok_or_else(|| TrainError::option("--data", "gave no training"))
     }
@@ -207,7 +206,8 @@ impl Runs<'_> {
         format!(
             "A {size} {model}, pre-trained on the public half of {} and fine-tuned on the other: \
              {epochs} passes in batches of {batch}, protecting {protected} at δ = {:e}, {seeds} \
-             seeds.",
+             seeds. Learning rates and thresholds were chosen on such texts, and the choice is not \
+             accounted for.",
             self.options.data.file_name().unwrap_or_default().to_string_lossy(),
             self.options.delta
         )
