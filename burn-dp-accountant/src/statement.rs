@@ -76,6 +76,15 @@ impl PrivacyStatement {
             );
         }
         not_covered.extend(header.not_covered.iter().cloned());
+        if let Some(units) = header.units() {
+            let large = deltas.iter().filter(|&&delta| delta * units >= 1.0);
+            not_covered.extend(large.map(|delta| {
+                format!(
+                    "Publishing a unit outright: delta = {delta:e} is not below one over the \
+                     {units} units."
+                )
+            }));
+        }
         Ok(Self {
             unit: header.unit.clone(),
             relation: header.relation,
@@ -102,7 +111,8 @@ impl PrivacyStatement {
     /// # Errors
     ///
     /// Returns [`AccountantError::InvalidArgument`] without ledgers, [`AccountantError::Mismatch`]
-    /// if their units or relations differ, and the errors of [`from_ledger`](Self::from_ledger).
+    /// if their units, mini-sets or relations differ, and the errors of
+    /// [`from_ledger`](Self::from_ledger).
     pub fn from_runs(ledgers: &[PrivacyLedger], deltas: &[f64]) -> Result<Self, AccountantError> {
         let [first, others @ ..] = ledgers else {
             return Err(AccountantError::invalid("ledgers", "must contain at least one run"));
@@ -112,18 +122,6 @@ impl PrivacyStatement {
         let mut statement = Self::from_ledger(&all, deltas)?;
         if others.is_empty() {
             return Ok(statement);
-        }
-        for header in others.iter().map(PrivacyLedger::header) {
-            join(&mut statement.sampler, &header.sampler);
-            join(&mut statement.clipping, &header.clipping);
-            for (name, value) in &header.facts {
-                join(statement.facts.entry(name.clone()).or_default(), value);
-            }
-            for sentence in &header.not_covered {
-                if !statement.not_covered.contains(sentence) {
-                    statement.not_covered.push(sentence.clone());
-                }
-            }
         }
         statement.facts.insert("runs".into(), format!("{}, all counted", ledgers.len()));
         statement.not_covered.push(
@@ -264,15 +262,6 @@ impl PrivacyStatement {
     }
 }
 
-/// Adds a description that is not there yet.
-fn join(text: &mut String, other: &str) {
-    if text.is_empty() {
-        *text = other.into();
-    } else if !other.is_empty() && text.split("; ").all(|known| known != other) {
-        *text = format!("{text}; {other}");
-    }
-}
-
 impl fmt::Display for PrivacyStatement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.summary())?;
@@ -363,6 +352,16 @@ mod tests {
         assert!(statement.private);
         let read: PrivacyStatement = serde_json::from_str(&statement.to_json().unwrap()).unwrap();
         assert_eq!(read, statement);
+    }
+
+    #[test]
+    fn a_delta_that_publishes_a_unit_outright_is_named() {
+        let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::ReplaceOne);
+        let ledger = PrivacyLedger::new(header.with_fact("dataset_size", 200_000));
+        let statement = PrivacyStatement::from_ledger(&ledger, &[1e-5, 1e-6]).unwrap();
+        let named = statement.not_covered.iter().filter(|one| one.contains("outright"));
+        let named: Vec<_> = named.collect();
+        assert!(named.len() == 1 && named[0].contains("delta = 1e-5 "), "{named:?}");
     }
 
     #[test]

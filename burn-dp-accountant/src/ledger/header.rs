@@ -124,4 +124,61 @@ impl LedgerHeader {
         self.not_covered.push(sentence.into());
         self
     }
+
+    /// Adds what `other` says about another run on the same data: descriptions, facts, and
+    /// sentences that are not here yet.
+    pub(super) fn join(&mut self, other: &Self) {
+        join(&mut self.sampler, &other.sampler);
+        join(&mut self.clipping, &other.clipping);
+        other.facts.iter().for_each(|(name, value)| self.join_fact(name, value));
+        other.not_covered.iter().for_each(|sentence| self.join_not_covered(sentence));
+    }
+
+    /// Adds a value of a fact, which keeps its other values.
+    pub(super) fn join_fact(&mut self, name: &str, value: &str) {
+        join(self.facts.entry(name.into()).or_default(), value);
+    }
+
+    /// Adds a sentence that is not here yet.
+    pub(super) fn join_not_covered(&mut self, sentence: &str) {
+        if self.not_covered.iter().all(|known| known != sentence) {
+            self.not_covered.push(sentence.into());
+        }
+    }
+
+    /// Returns the first fact about the division into units that differs from `other`, with both
+    /// values. A mini-set of one division has examples of many mini-sets of another one.
+    pub(super) fn other_division<'a>(&'a self, other: &'a Self) -> Option<[&'a str; 3]> {
+        if self.unit != UnitOfPrivacy::MiniSet {
+            return None;
+        }
+        fn of<'a>(header: &'a LedgerHeader, name: &str) -> &'a str {
+            header.facts.get(name).map_or("not stated", String::as_str)
+        }
+        let differs = |name: &&str| of(self, name) != of(other, name);
+        let name = DIVISION.into_iter().find(differs)?;
+        Some([name, of(self, name), of(other, name)])
+    }
+
+    /// Returns the number of units that δ must stay below the inverse of, if the facts have it: for
+    /// mini-sets, the number of examples.
+    pub fn units(&self) -> Option<f64> {
+        let values = |name: &str| self.facts.get(name).map_or("", String::as_str).split("; ");
+        let found = ["dataset_size", "examples", "owners"].into_iter().flat_map(values);
+        found.filter_map(|value| value.parse().ok()).reduce(f64::max)
+    }
+}
+
+/// The facts that say which mini-sets a ledger is about.
+const DIVISION: [&str; 3] = ["mini_set_size", "examples", "mini_set_members"];
+
+/// Adds the values of a description that are not there yet.
+fn join(text: &mut String, other: &str) {
+    for value in other.split("; ").filter(|value| !value.is_empty()) {
+        if text.is_empty() {
+            *text = value.into();
+        } else if text.split("; ").all(|known| known != value) {
+            *text = format!("{text}; {value}");
+        }
+    }
 }

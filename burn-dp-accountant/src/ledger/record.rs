@@ -2,6 +2,7 @@
 //!
 //! Length: everything that may change the record is in one file.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -170,13 +171,25 @@ impl PrivacyLedger {
         self.entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.count))
     }
 
-    /// Appends the releases of another ledger on the same data (sequential composition). Insecure
-    /// noise in either ledger makes the result insecure. The simulation of this ledger is kept.
+    /// Adds a public fact. A fact that has other values keeps them.
+    pub fn add_fact(&mut self, name: &str, value: impl fmt::Display) {
+        self.header.join_fact(name, &value.to_string());
+    }
+
+    /// Adds a sentence about what the guarantee does not cover, unless the ledger has it.
+    pub fn add_not_covered(&mut self, sentence: &str) {
+        self.header.join_not_covered(sentence);
+    }
+
+    /// Appends the releases of another ledger on the same data (sequential composition), with its
+    /// facts and with what it does not cover. Insecure noise in either ledger makes the result
+    /// insecure. The simulation of this ledger is kept.
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Mismatch`] if the units of privacy or the neighboring relations
-    /// differ, and [`AccountantError::InvalidArgument`] if the number of releases overflows.
+    /// Returns [`AccountantError::Mismatch`] if the units of privacy, the neighboring relations, or
+    /// the mini-sets differ, and [`AccountantError::InvalidArgument`] if the number of releases
+    /// overflows.
     pub fn merge(&mut self, other: &PrivacyLedger) -> Result<(), AccountantError> {
         if self.header.unit != other.header.unit {
             return Err(AccountantError::Mismatch {
@@ -196,9 +209,23 @@ impl PrivacyLedger {
                 ),
             });
         }
+        if let Some([name, own, others]) = self.header.other_division(&other.header)
+            && self.releases() > 0
+            && other.releases() > 0
+        {
+            return Err(AccountantError::Mismatch {
+                reason: format!(
+                    "the ledgers cannot be merged: they are of other mini-sets, each of which has \
+                     examples of many of the others ({name} is {own} in one and {others} in the \
+                     other); use the same mini-sets in all runs (the same seed and size), or plan \
+                     for examples"
+                ),
+            });
+        }
         self.releases().checked_add(other.releases()).ok_or_else(|| {
             AccountantError::invalid("count", "the merged ledger overflows".to_string())
         })?;
+        self.header.join(&other.header);
         for entry in &other.entries {
             self.record_many(&entry.event, entry.count)?;
         }
@@ -514,6 +541,48 @@ mod tests {
             NeighboringRelation::AddOrRemoveOne,
         ));
         assert!(matches!(user.merge(&ledger()), Err(AccountantError::Mismatch { .. })));
+    }
+
+    #[test]
+    fn runs_on_other_mini_sets_are_not_merged() {
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let sets = |members: &str| {
+            let header = LedgerHeader::new(UnitOfPrivacy::MiniSet, relation);
+            let mut ledger = PrivacyLedger::new(header.with_fact("mini_set_members", members));
+            ledger.record(&DpEvent::gaussian(3.0)).unwrap();
+            ledger
+        };
+        let before = sets("a");
+        let mut merged = before.clone();
+        let error = merged.merge(&sets("b")).unwrap_err().to_string();
+        assert!(error.contains("mini_set_members is a in one and b"), "{error}");
+        assert_eq!(merged, before);
+        merged.merge(&sets("a")).unwrap();
+        assert_eq!(merged.releases(), 2);
+    }
+
+    #[test]
+    fn a_merged_ledger_says_what_each_of_both_says() {
+        let run = |clipping: &str, size: usize| {
+            let relation = NeighboringRelation::ReplaceOne;
+            let header = LedgerHeader::new(UnitOfPrivacy::Example, relation)
+                .with_clipping(clipping)
+                .with_fact("dataset_size", size)
+                .with_not_covered(format!("what {clipping} leaves out"));
+            let mut ledger = PrivacyLedger::new(header);
+            ledger.record(&DpEvent::gaussian(3.0)).unwrap();
+            ledger
+        };
+        let mut merged = run("flat", 100);
+        merged.merge(&run("automatic", 200)).unwrap();
+        merged.add_fact("public_data", "one; two");
+        merged.add_fact("public_data", "two; three");
+        merged.add_not_covered("what flat leaves out");
+        let header = merged.header();
+        assert_eq!(header.clipping, "flat; automatic");
+        assert_eq!(header.facts["public_data"], "one; two; three");
+        assert_eq!(header.not_covered, ["what flat leaves out", "what automatic leaves out"]);
+        assert_eq!(header.units(), Some(200.0));
     }
 
     #[test]

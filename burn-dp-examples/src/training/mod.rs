@@ -51,5 +51,5 @@ pub use output::{
 pub use privacy::PrivacySettings;
 pub use program::run;
 pub use sampling::{SamplingName, SamplingOptions, SamplingSettings};
-pub use statement::statement;
+pub use statement::Described;
 pub use train_options::{Mode, TrainOptions};

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn_dp::DpError;
-use burn_dp_accountant::{PrivacyLedger, PrivacyStatement};
+use burn_dp_accountant::PrivacyLedger;
 use serde::Serialize;
 
 use super::options::RunOptions;
-use super::{TrainError, checks, files};
+use super::{TrainError, checks, files, statement};
 use crate::plot::{self, Panel, Series};
 
 /// Name of the file with the trained parameters, a Burn record.
@@ -103,12 +103,22 @@ impl Output {
         write_ledger(&self.folder, ledger, self.resumed)
     }
 
-    /// Writes the privacy statement in both forms, and prints its summary.
+    /// Writes the privacy statement of a finished run in both forms, and prints its summary; and
+    /// the ledger once more, which now says that the run is over.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Io`] if a file cannot be written.
-    pub fn statement(&self, statement: &PrivacyStatement) -> Result<(), TrainError> {
+    /// Returns [`TrainError::Io`] if a file cannot be written, and [`TrainError::Privacy`] if the
+    /// statement cannot be made.
+    pub fn statement(
+        &self,
+        ledger: &PrivacyLedger,
+        deltas: &[f64],
+        group: Option<u64>,
+    ) -> Result<(), TrainError> {
+        let statement = &statement::statement(ledger, deltas, group)?;
+        let text = ledger.to_json().map_err(DpError::from)?;
+        files::write(&self.file(LEDGER_FILE), text.as_bytes())?;
         files::write_json(&self.file(STATEMENT_JSON), statement)?;
         let path = self.file(STATEMENT_TEXT);
         files::write(&path, statement.to_string().as_bytes())?;
@@ -179,9 +189,7 @@ pub(super) fn write_ledger(
     match std::fs::read(&path) {
         // Written by this run before it was interrupted; a new run with equal settings is a
         // different one.
-        Ok(found) if resumed && text.as_ref().is_some_and(|text| text.as_bytes() == found) => {
-            return Ok(());
-        }
+        Ok(found) if resumed && is_of(ledger, &found) => {}
         Ok(_) => {
             let unused = |path: &PathBuf| !path.exists();
             let numbered = (1u32..).map(|number| folder.join(format!("ledger-{number}.json")));
@@ -198,6 +206,13 @@ pub(super) fn write_ledger(
         Err(error) => return Err(io(error)),
     }
     text.map_or(Ok(()), |text| files::write(&path, text.as_bytes()))
+}
+
+/// Returns whether a file is a ledger with the same releases.
+fn is_of(ledger: Option<&PrivacyLedger>, found: &[u8]) -> bool {
+    let found = std::str::from_utf8(found).ok();
+    let found = found.and_then(|text| PrivacyLedger::from_json(text).ok());
+    found.zip(ledger).is_some_and(|(found, ledger)| found.entries() == ledger.entries())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use burn::module::Module;
-use burn_dp_examples::training::{TrainError, statement};
+use burn_dp_examples::training::{Described, TrainError};
 
 use super::base::has_uncounted_ledger;
 use super::export::Written;
@@ -20,7 +20,12 @@ fn not_covered(run: &FinetuneRun<'_>) -> Vec<String> {
         }
         false => "The rows of the evaluation, which measured the model.",
     };
+    let units = if run.source.user_rows.is_some() { "users" } else { "rows" };
     let mut sentences = vec![
+        format!(
+            "The number of {units} that are trained on: it is published, and determines the \
+             sampling probability and the number of steps."
+        ),
         format!("The pre-trained {base}, which is taken as public."),
         evaluated.to_string(),
         "The names of the columns and of the classes.".to_string(),
@@ -36,6 +41,18 @@ fn not_covered(run: &FinetuneRun<'_>) -> Vec<String> {
     sentences
 }
 
+/// Returns the public facts of a run.
+fn facts(run: &FinetuneRun<'_>, figures: &FinetuneFigures) -> Vec<(&'static str, String)> {
+    let base = figures.packed_base.as_ref().map(|base| format!(" on packed weights ({base})"));
+    let base = base.unwrap_or_default();
+    let trained = format!("{}{base}, {} parameters", figures.train, figures.trained_parameters);
+    let mut facts = vec![("model", run.options.model.display().to_string()), ("trained", trained)];
+    if let Some(exposure) = figures.generated.as_ref().and_then(|g| g.exposure.as_ref()) {
+        facts.push(("canaries", exposure.fact()));
+    }
+    facts
+}
+
 /// Writes the model, the statement and the figures, and removes the checkpoints.
 ///
 /// # Errors
@@ -49,26 +66,12 @@ pub(super) fn finish<M: Module>(
 ) -> Result<FinetuneFigures, TrainError> {
     let Trained { model, mut optim, checkpoints, figures } = trained;
     let figures = FinetuneFigures { generated, ..figures };
-    run.output.ledger(Some(optim.ledger()))?;
+    let described = Described { facts: facts(&run, &figures), not_covered: not_covered(&run) };
+    run.output.ledger(Some(&described.ledger(&optim)))?;
     let folder: PathBuf = write(model)?.publish(&run.output)?;
     optim.forget_key()?;
-    let base = figures.packed_base.as_ref().map(|base| format!(" on packed weights ({base})"));
-    let base = base.unwrap_or_default();
-    let trained = format!("{}{base}, {} parameters", figures.train, figures.trained_parameters);
-    let facts = [("model", run.options.model.display().to_string()), ("trained", trained)];
-    let (deltas, group) = ([run.privacy.delta], run.privacy.group);
-    let not_covered = not_covered(&run);
-    let not_covered: Vec<&str> = not_covered.iter().map(String::as_str).collect();
-    let mut statement = statement(&optim, &deltas, group, facts, &not_covered)?;
-    if let Some(exposure) = figures.generated.as_ref().and_then(|g| g.exposure.as_ref()) {
-        statement.facts.insert("canaries".into(), exposure.fact());
-    }
-    if let Some(rows) = run.source.user_rows {
-        // The rows of a user are not copies of one row.
-        statement.facts.remove("augmentation_multiplicity");
-        statement.facts.insert("rows_of_a_user_in_a_step".into(), rows.to_string());
-    }
-    run.output.statement(&statement)?;
+    let ledger = described.ledger(&optim);
+    run.output.statement(&ledger, &[run.privacy.delta], run.privacy.group)?;
     if let Some(generated) = &figures.generated {
         generated.print();
     }

@@ -647,9 +647,10 @@ impl DpOptimizer {
         &self.engine.plan
     }
 
-    /// Returns everything that was released so far.
-    pub fn ledger(&self) -> &PrivacyLedger {
-        &self.engine.ledger
+    /// Returns everything that was released so far, with all that the
+    /// [statement](Self::statement) says about it.
+    pub fn ledger(&self) -> PrivacyLedger {
+        self.engine.described_ledger()
     }
 
     /// Returns the inner optimizer.

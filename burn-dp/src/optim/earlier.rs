@@ -9,6 +9,7 @@ use burn_dp_accountant::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::PUBLIC_DATA;
+use super::engine::not_covered;
 use crate::DpError;
 use crate::updates::MiniSets;
 
@@ -120,8 +121,11 @@ impl Earlier {
     /// Adds the limitations of a ledger and the public data that it names.
     fn describe(&mut self, header: &LedgerHeader) {
         let new = |known: &[String], text: &String| !known.contains(text);
+        // What the statement of every run says.
+        let usual = not_covered::sentences();
         for sentence in &header.not_covered {
-            if sentence != CHOSEN_LATER && new(&self.not_covered, sentence) {
+            let is_usual = sentence == CHOSEN_LATER || usual.contains(sentence);
+            if !is_usual && new(&self.not_covered, sentence) {
                 self.not_covered.push(sentence.clone());
             }
         }

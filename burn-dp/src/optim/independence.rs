@@ -56,7 +56,8 @@ pub enum Independence {
     /// Each loss and each gradient was the same in other batches, in that step and in the other
     /// steps in which it was tested: gradients by their norms, and by their products with one
     /// random vector for each parameter. All backward passes of the run used functions that were
-    /// tested, in every process of the run.
+    /// tested, in every process of the run. Functions are told apart by their type and by the place
+    /// of the call, so function pointers and trait objects of one type count as one function.
     ByValue {
         /// The first such step.
         step: u64,
@@ -68,21 +69,24 @@ impl Independence {
     pub(crate) fn not_covered(self) -> &'static str {
         match self {
             Self::NotChecked => {
-                "A loss of one example that depends on other examples: this was not checked."
+                "A loss of one example that depends on other examples: this was not checked. \
+                 Neither was that each loss was computed from the drawn unit, and from nothing that \
+                 the program keeps from earlier batches."
             }
             Self::ByConstruction => {
                 "An update of one unit that depends on other units, through what its program \
-                 keeps: this was not checked."
+                 keeps or how it loads a batch: this was not checked."
             }
             Self::ByGradient { .. } => {
                 "A loss of one example that depends on other examples: the check of gradients \
                  cannot show a dependence of values (a normalizer that is detached, the number of \
                  rows, a rank, a padded length), one before the first private layer, one on other \
-                 batches, or random values that depend on other examples."
+                 batches or on what the program keeps from them, or random values that depend on other examples."
             }
             Self::ByValue { .. } => {
                 "A loss of one example that depends on other examples: a check cannot show a \
-                 dependence on batches that were not checked, a weak one (in single precision, of \
+                 dependence on batches that were not checked or on what the program keeps from \
+                 earlier ones, a weak one (in single precision, of \
                  about a thousandth of most losses, or a hundredth of a few), or one that reaches \
                  a single example of a batch."
             }

@@ -65,8 +65,10 @@ impl StepRelease {
         self.releases
     }
 
-    /// Returns the ledger of everything that was released up to this step. It is computed on
-    /// request.
+    /// Returns the ledger of everything that was released up to this step, with the facts of the
+    /// plan. It is computed on request. The ledger to publish is
+    /// [`PrivateTraining::ledger`](super::PrivateTraining::ledger), which also has what was found
+    /// during the run.
     ///
     /// # Errors
     ///

@@ -323,9 +323,10 @@ impl PrivateTraining {
         self.session.with_engine(|engine| engine.sparsifier.clone())
     }
 
-    /// Returns the ledger of everything that was released so far.
+    /// Returns the ledger of everything that was released so far, with all that the
+    /// [statement](Self::statement) says about it.
     pub fn ledger(&self) -> PrivacyLedger {
-        self.session.with_engine(|engine| engine.ledger.clone())
+        self.session.with_engine(|engine| engine.described_ledger())
     }
 
     /// Returns the ε of everything that was released so far. It is infinite if the noise is not

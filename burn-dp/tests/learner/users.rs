@@ -149,7 +149,7 @@ fn a_data_set_of_users_is_trained_with_user_level_privacy() {
         for (found, expected) in found.iter().zip(values(&model).concat()) {
             assert!((found - expected).abs() < 1e-5, "{found} {expected}, {physical}");
         }
-        assert_eq!(private.ledger(), *federated.optimizer().ledger());
+        assert_eq!(private.ledger().entries(), federated.optimizer().ledger().entries());
         assert_eq!(private.ledger().releases(), STEPS);
         assert_eq!(private.statement(&[1e-3]).unwrap().unit, UnitOfPrivacy::User);
     }

@@ -156,6 +156,24 @@ fn empty_ledger_is_an_error() {
 }
 
 #[test]
+fn a_statement_has_no_delta_that_publishes_a_unit_outright() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.json");
+    for (units, expected) in [(200_000.0, vec![1e-6, 1e-8]), (1e9, vec![1e-10])] {
+        let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
+        let mut ledger = PrivacyLedger::new(header.with_fact("dataset_size", units));
+        ledger.record_many(&DpEvent::dp_sgd_step(0.01, 1.0), 10).unwrap();
+        ledger.save(&path).unwrap();
+        let statement = json(&format!("statement --json --ledger {}", path.display()));
+        let epsilons = statement["epsilons"].as_array().unwrap();
+        let found: Vec<_> = epsilons.iter().map(|one| one["delta"].as_f64().unwrap()).collect();
+        assert_eq!(found, expected);
+        let error = refusal(&format!("statement --delta 1e-5 --ledger {}", path.display()));
+        assert!(error.contains("--delta must be below one over the number"), "{error}");
+    }
+}
+
+#[test]
 fn text_has_meaningful_digits_on_the_safe_side() {
     let segment = "--q 0.004266666666666667 --sigma 1.1 --steps 14062";
     let text = output(&format!("epsilon {segment} --delta 1e-5")).unwrap();

@@ -11,7 +11,7 @@ use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, counted, percent, upwards,
 };
-use crate::training::statement::statement;
+use crate::training::statement::Described;
 use crate::training::{DataOptions, TrainError, TrainOptions, device, typed};
 
 /// Trains with the given options, and writes the model, the privacy statement, the figures and the
@@ -80,21 +80,20 @@ impl BatchRun<'_> {
                 }
             })?;
         progress.finish();
-        output.ledger(Some(optim.ledger()))?;
-        output.models(model, None)?;
-        optim.forget_key()?;
         let mut facts = vec![("dataset", data.name.clone())];
         if settings.has_statistics() {
             let statistics = "of public images, computed after the training; private batches \
                               changed copies of the model only";
             facts.push(("running_statistics", statistics.into()));
         }
-        let not_covered =
-            ["The public images, and the images and labels of the test set, which is taken as \
-             public."];
+        let not_covered = "The public images, and the images and labels of the test set, which is \
+                           taken as public.";
+        let described = Described { facts, not_covered: vec![not_covered.into()] };
+        output.ledger(Some(&described.ledger(&optim)))?;
+        output.models(model, None)?;
+        optim.forget_key()?;
         let (deltas, group) = ([settings.privacy.delta], settings.privacy.group);
-        let statement = statement(&optim, &deltas, group, facts, &not_covered)?;
-        output.statement(&statement)?;
+        output.statement(&described.ledger(&optim), &deltas, group)?;
         let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
         let series = Series { name: figures.clipping.clone(), points: points.collect() };
         let titles = ["Batch clipping", "epoch", "test accuracy"];

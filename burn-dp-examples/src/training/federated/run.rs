@@ -13,7 +13,7 @@ use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
 };
-use crate::training::statement::statement;
+use crate::training::statement::Described;
 use crate::training::{TrainError, TrainOptions, device};
 
 /// Name of the plot of the loss.
@@ -85,17 +85,19 @@ pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
             }
         })?;
     progress.finish();
-    let facts = [("dataset", format!("{}, by speaking role", users.name))];
     let not_covered = [
         "The text of the public users, which measured the model.",
         "A person behind several speaking roles: the guarantee is for one role of one play.",
     ];
-    output.ledger(Some(training.optimizer().ledger()))?;
+    let described = Described {
+        facts: vec![("dataset", format!("{}, by speaking role", users.name))],
+        not_covered: not_covered.map(String::from).to_vec(),
+    };
+    output.ledger(Some(&described.ledger(training.optimizer())))?;
     output.models(model, None)?;
     training.forget_key()?;
-    let (optim, group) = (training.optimizer(), settings.privacy.group);
-    let statement = statement(optim, &[delta], group, facts, &not_covered)?;
-    output.statement(&statement)?;
+    let ledger = described.ledger(training.optimizer());
+    output.statement(&ledger, &[delta], settings.privacy.group)?;
     draw(&output, &figures)?;
     output.figures(&figures)?;
     drop(training);

@@ -21,7 +21,7 @@ use crate::training::progress::{
     Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, counted, percent,
     upwards,
 };
-use crate::training::statement::statement;
+use crate::training::statement::Described;
 use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions, device, public_data};
 
 /// Values of δ at which a statement reports ε, in addition to the δ of the run.
@@ -232,7 +232,9 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let average = average.map(|average| average.averaged(model.clone())).transpose()?;
     let averaged =
         average.as_ref().map(|model| Evaluation::of(model, &data.encoder, &data.test, device));
-    output.ledger(private.as_ref().map(|(optim, _)| optim.ledger()))?;
+    let described = described(&data.name);
+    let ledger = private.as_ref().map(|(optim, _)| described.ledger(optim));
+    output.ledger(ledger.as_ref())?;
     output.models(model, average)?;
     if let Some((optim, _)) = &mut private {
         optim.forget_key()?;
@@ -246,15 +248,8 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
                 "stopped after {made} of {steps} steps: the next step would exceed the budget"
             );
         }
-        let mut not_covered =
-            vec!["The images and labels of the test set, which is taken as public."];
-        if data.name == folder::NAME {
-            not_covered.push("The classes, which are the names of the folders of images.");
-        }
-        let facts = [("dataset", data.name.clone())];
         let (deltas, group) = (deltas(delta, items[0]), privacy.and_then(|one| one.group));
-        let statement = statement(optim, &deltas, group, facts, &not_covered)?;
-        output.statement(&statement)?;
+        output.statement(&described.ledger(optim), &deltas, group)?;
         let title = format!("{} on {}", typed(settings.model), data.name);
         output.plot(&title, &measurements)?;
     }
@@ -267,6 +262,16 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         checkpoints.remove()?;
     }
     Ok(figures)
+}
+
+/// Returns what the program says about a run.
+fn described(dataset: &str) -> Described {
+    let mut not_covered =
+        vec!["The images and labels of the test set, which is taken as public.".to_string()];
+    if dataset == folder::NAME {
+        not_covered.push("The classes, which are the names of the folders of images.".into());
+    }
+    Described { facts: vec![("dataset", dataset.into())], not_covered }
 }
 
 fn columns(private: bool) -> Vec<Column> {

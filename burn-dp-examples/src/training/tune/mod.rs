@@ -206,23 +206,8 @@ impl Plan {
                  published.",
             );
         let ledger = self.of_run.ledger_of_search(&self.search, header)?;
-        let mut statement =
+        let statement =
             PrivacyStatement::from_ledger(&ledger, &[options.delta]).map_err(DpError::from)?;
-        if let Some(folder) = released {
-            let path = folder.join(STATEMENT_JSON);
-            let text = std::fs::read_to_string(&path)
-                .map_err(|source| TrainError::Io { path: path.clone(), source })?;
-            let of_run = PrivacyStatement::from_json(&text);
-            let of_run = of_run.map_err(|error| unreadable(path, error))?;
-            for (name, fact) in of_run.facts {
-                statement.facts.entry(name).or_insert(fact);
-            }
-            for sentence in of_run.not_covered {
-                if !statement.not_covered.contains(&sentence) {
-                    statement.not_covered.push(sentence);
-                }
-            }
-        }
         let epsilon = ledger.epsilon(options.delta).map_err(DpError::from)?.upper;
         Ok((ledger, statement, epsilon))
     }

@@ -3,7 +3,7 @@
 mod admission;
 mod clip;
 mod forward;
-mod not_covered;
+pub(in crate::optim) mod not_covered;
 mod pending;
 mod state;
 mod statement;

@@ -14,6 +14,9 @@ pub(super) const PRECISION: &str = "precision_of_passes";
 /// Name of the fact that several augmented copies of an example are averaged.
 pub(super) const MULTIPLICITY: &str = "augmentation_multiplicity";
 
+/// Name of the fact that the gradients of several losses of a user are averaged.
+pub(super) const LOSSES_OF_A_USER: &str = "losses_of_a_user_in_a_step";
+
 /// Name of the fact that steps were released and not saved.
 pub(super) const LOST_STEPS: &str = "lost_steps";
 
@@ -85,7 +88,7 @@ const STOPPING: &str = "The number of steps, or the choice of a checkpoint, if i
      data.";
 
 /// Returns the sentences of every statement.
-pub(super) fn sentences() -> [String; 3] {
+pub(in crate::optim) fn sentences() -> [String; 3] {
     [
         STOPPING.into(),
         "A learning rate that depends on private values, such as the training loss: rates are \

@@ -1,9 +1,10 @@
 //! The privacy statement of a run.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 use burn::module::Module;
-use burn_dp_accountant::PrivacyStatement;
+use burn_dp_accountant::{PrivacyLedger, PrivacyStatement, UnitOfPrivacy};
 
 use super::not_covered::{self, KEY_IN_RECORDS, NOISE_KEY};
 use super::{PrivacyEngine, with_another};
@@ -23,38 +24,47 @@ impl PrivacyEngine {
     /// Returns the statement of everything that was released so far.
     pub(crate) fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
         deltas.iter().try_for_each(|&delta| self.plan.check_delta(delta))?;
-        let mut statement = PrivacyStatement::from_ledger(&self.ledger, deltas)?;
-        statement.facts.extend(self.facts.clone());
+        Ok(PrivacyStatement::from_ledger(&self.described_ledger(), deltas)?)
+    }
+
+    /// Returns the ledger with everything that the statement says, so that a statement of the
+    /// ledger, or of a later run that counts it, says it too.
+    pub(crate) fn described_ledger(&self) -> PrivacyLedger {
+        let mut facts = self.facts.clone();
+        let mut sentences = Vec::new();
         let lost = self.lost_steps();
         let independence = match lost {
             0 => self.independence.found(),
             _ => self.independence.found_beside_lost_steps(),
         };
-        statement.facts.insert("independence_of_examples".into(), independence.to_string());
-        statement.not_covered.push(independence.not_covered().into());
+        facts.insert("independence_of_examples".into(), independence.to_string());
+        sentences.push(independence.not_covered().to_string());
         if self.independence.had_units() && independence != Independence::ByConstruction {
-            statement.not_covered.push(Independence::ByConstruction.not_covered().into());
+            sentences.push(Independence::ByConstruction.not_covered().into());
         }
-        statement.not_covered.extend(not_covered::sentences());
-        self.describe_storage(&mut statement)?;
+        sentences.extend(not_covered::sentences());
+        self.describe_storage(&mut facts, &mut sentences);
         if lost > 0 {
             let released = format!("{lost} released by a process that did not save them");
-            statement.facts.insert(not_covered::LOST_STEPS.into(), released);
+            facts.insert(not_covered::LOST_STEPS.into(), released);
         }
         let identity = if lost > 0 { Some(RecordIdentity::NotChecked) } else { self.identity };
         if let Some(identity) = identity {
-            statement.facts.insert("identity_of_records".into(), identity.to_string());
-            statement.not_covered.push(identity.not_covered().into());
+            facts.insert("identity_of_records".into(), identity.to_string());
+            sentences.push(identity.not_covered().into());
         }
-        self.options_of_passes(&mut statement.facts);
-        statement.not_covered.extend(not_covered::of_facts(&statement.facts));
+        self.options_of_passes(&mut facts);
+        sentences.extend(not_covered::of_facts(&facts));
         if let Some(sparsifier) = &self.sparsifier {
-            statement.facts.insert("sparsification".into(), sparsifier.to_string());
+            facts.insert("sparsification".into(), sparsifier.to_string());
         }
         if let Some(average) = &self.average {
-            statement.facts.insert("weight_average".into(), average.to_string());
+            facts.insert("weight_average".into(), average.to_string());
         }
-        Ok(statement)
+        let mut ledger = self.ledger.clone();
+        facts.iter().for_each(|(name, fact)| ledger.add_fact(name, fact));
+        sentences.iter().for_each(|sentence| ledger.add_not_covered(sentence));
+        ledger
     }
 
     /// Returns the number of released steps of which only the events are known: the process that
@@ -66,7 +76,11 @@ impl PrivacyEngine {
     /// Adds the options of the passes to the facts that a run has with other options.
     fn options_of_passes(&self, facts: &mut BTreeMap<String, String>) {
         let copies = self.backward.group_size();
-        let copies = (copies > 1).then(|| (not_covered::MULTIPLICITY, copies.to_string()));
+        let name = match self.plan.unit() {
+            UnitOfPrivacy::User => not_covered::LOSSES_OF_A_USER,
+            _ => not_covered::MULTIPLICITY,
+        };
+        let copies = (copies > 1).then(|| (name, copies.to_string()));
         let precision = self.precision.map(|p| (not_covered::PRECISION, precision_name(p)));
         for (name, value) in copies.into_iter().chain(precision) {
             let values = with_another(facts.get(name), &value);
@@ -98,8 +112,13 @@ impl PrivacyEngine {
     }
 
     /// Adds the location of the run's key, and whether other processes are locked out of the run.
-    fn describe_storage(&self, statement: &mut PrivacyStatement) -> Result<(), DpError> {
-        let releases = self.releases()?;
+    fn describe_storage(
+        &self,
+        facts: &mut BTreeMap<String, String>,
+        not_covered: &mut Vec<String>,
+    ) {
+        // A thread that panicked while it stored a release has changed none of these.
+        let releases = self.releases.lock().unwrap_or_else(PoisonError::into_inner);
         let in_records = releases.in_records || self.facts.contains_key(NOISE_KEY);
         let (is_stored, key) = match (releases.key.0, self.plan.source.is_forgotten()) {
             _ if in_records => (true, KEY_IN_RECORDS),
@@ -108,21 +127,20 @@ impl PrivacyEngine {
             (KeyStorage::ExposedFile, false) => (true, "in a file that other users can read"),
             (_, true) => (false, "erased when the run ended"),
         };
-        statement.facts.insert(NOISE_KEY.into(), key.into());
+        facts.insert(NOISE_KEY.into(), key.into());
         if is_stored {
-            statement.not_covered.push(
+            not_covered.push(
                 "A reader of the key of the run, which can be erased when the run is over: the \
                  noise follows from it and can be subtracted."
                     .into(),
             );
         }
         if releases.lock() == Some(Lock::Unsupported) {
-            statement.not_covered.push(
+            not_covered.push(
                 "A second process that continued the run from the same state: the file system of \
                  the log of releases has no locks."
                     .into(),
             );
         }
-        Ok(())
     }
 }

@@ -3,8 +3,10 @@
 use burn::nn::Linear;
 use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
+use burn_dp_accountant::PrivacyStatement;
 
-use super::{config, device, layer};
+use super::{PrivacyPlanConfig, config, device, layer};
+use crate::PublicData;
 use crate::nn::Private;
 use crate::optim::DpOptimizer;
 use crate::sampling::Sampler;
@@ -15,6 +17,12 @@ fn optimizer() -> DpOptimizer {
 
 fn not_covered(optim: &DpOptimizer) -> String {
     optim.statement(&[1e-3]).unwrap().not_covered.join(" ")
+}
+
+fn losses(model: &Private<Linear>, units: Vec<usize>) -> Tensor<1> {
+    let units: Vec<f32> = units.into_iter().map(|unit| unit as f32).collect();
+    let x = Tensor::<1>::from_floats(units.as_slice(), &device()).unsqueeze_dim::<2>(1);
+    model.forward(x).reshape([-1])
 }
 
 #[test]
@@ -37,14 +45,36 @@ fn kernels_that_depend_on_the_shape_are_not_covered() {
         }
         assert!(!not_covered(&optim).contains("kernels by the shape"));
         let (model, draw) = (layer(1, 1, 1), optim.plan().sampler().unwrap().draw(0).unwrap());
-        let losses = |model: &Private<Linear>, units: Vec<usize>| {
-            let units: Vec<f32> = units.into_iter().map(|unit| unit as f32).collect();
-            let x = Tensor::<1>::from_floats(units.as_slice(), &device()).unsqueeze_dim::<2>(1);
-            model.forward(x).reshape([-1])
-        };
         optim.backward(&model, &draw, losses).unwrap();
         let statement = optim.statement(&[1e-3]).unwrap();
         assert_eq!(statement.facts.contains_key("matrix_products"), coarse);
         assert_eq!(not_covered(&optim).contains("kernels by the shape"), coarse);
     }
+}
+
+#[test]
+fn the_ledger_says_what_the_statement_says_and_so_does_a_later_run() {
+    let secret = || PrivacyPlanConfig::new(12, 8.0).with_steps(6).with_noise_multiplier(1.0);
+    let mut optim = secret().init().unwrap().optimizer(SgdConfig::new().init());
+    optim.name_public_data(&PublicData::declare((), "drawings of the museum").unwrap());
+    let (model, draw) = (layer(1, 1, 1), optim.plan().sampler().unwrap().draw(0).unwrap());
+    optim.backward(&model, &draw, losses).unwrap();
+    optim.step(0.1, model, draw).unwrap();
+    let ledger = optim.ledger();
+    let statement = PrivacyStatement::from_ledger(&ledger, &[1e-3]).unwrap();
+    assert_eq!(statement, optim.statement(&[1e-3]).unwrap());
+    assert_eq!(statement.facts["identity_of_records"], "not checked");
+    assert_eq!(statement.facts["public_data"], "drawings of the museum");
+
+    let later = secret().with_earlier_releases(ledger).init().unwrap();
+    let later = later.optimizer(SgdConfig::new().init());
+    let text = not_covered(&later);
+    for sentence in [
+        "Of an earlier release: One record under several indices",
+        "Of an earlier release: A loss of one example that depends on other examples",
+    ] {
+        assert!(text.contains(sentence), "{sentence}: {text}");
+    }
+    // What every statement says, it says once.
+    assert_eq!(text.matches("The number of steps, or the choice of a check").count(), 1, "{text}");
 }

@@ -391,7 +391,7 @@ fn the_test_by_value_does_not_change_a_bit_of_the_run() {
             optim.backward_batch(&model, &batch, 10, |model: &Net, b| honest(model, &b)).unwrap();
             model = optim.step(0.1, model, batch).unwrap();
         }
-        (values(&model), optim.independence(), optim.ledger().to_json().unwrap())
+        (values(&model), optim.independence(), optim.ledger().entries().to_vec())
     };
     let (without, not_checked, ledger) = run(IndependenceCheck::Never);
     assert_eq!(not_checked, Independence::NotChecked);

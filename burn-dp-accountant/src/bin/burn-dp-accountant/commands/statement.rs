@@ -18,8 +18,9 @@ pub(crate) struct Arguments {
     /// The ledgers of other runs in the same folder are of other data, or nobody saw their results.
     #[arg(long)]
     single_run: bool,
-    /// Values of δ, separated by commas.
-    #[arg(long, value_delimiter = ',', default_value = "1e-5,1e-6,1e-8")]
+    /// Values of δ, separated by commas, each below 1 / number of units [default: those of 1e-5,
+    /// 1e-6 and 1e-8 that are].
+    #[arg(long, value_delimiter = ',')]
     delta: Vec<f64>,
     /// Also state the guarantee for this many units at once.
     #[arg(long, value_name = "K")]
@@ -35,7 +36,8 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         paths.iter().try_for_each(|path| check_folder(path, paths))?;
     }
     let ledgers = paths.iter().map(|path| read_ledger(path)).collect::<Result<Vec<_>, _>>()?;
-    let mut statement = PrivacyStatement::from_runs(&ledgers, &arguments.delta)?;
+    let units = ledgers.iter().filter_map(|ledger| ledger.header().units()).reduce(f64::max);
+    let mut statement = PrivacyStatement::from_runs(&ledgers, &deltas(&arguments.delta, units)?)?;
     if let Some(units) = arguments.group {
         let [ledger] = &ledgers[..] else {
             return Err(invalid("--group", "needs exactly one --ledger"));
@@ -43,6 +45,29 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         statement = statement.with_group(ledger, units)?;
     }
     Ok(if arguments.json { statement.to_json()? + "\n" } else { statement.to_string() })
+}
+
+/// Values of δ that are usual for small, large and very large data sets.
+const USUAL: [f64; 3] = [1e-5, 1e-6, 1e-8];
+
+/// Returns the values of δ: `given`, or those of the usual ones that do not allow publishing a unit
+/// outright.
+fn deltas(given: &[f64], units: Option<f64>) -> Result<Vec<f64>, AccountantError> {
+    let largest = units.map_or(1.0, |units| 1.0 / units);
+    if let Some(delta) = given.iter().find(|&&delta| units.is_some() && delta >= largest) {
+        return Err(invalid(
+            "--delta",
+            format!(
+                "must be below one over the number of units = {largest:e}, got {delta:e}: such a \
+                 delta would allow publishing a unit outright"
+            ),
+        ));
+    }
+    if !given.is_empty() {
+        return Ok(given.to_vec());
+    }
+    let usual: Vec<f64> = USUAL.into_iter().filter(|&delta| delta < largest).collect();
+    Ok(if usual.is_empty() { vec![largest / 10.0] } else { usual })
 }
 
 /// Returns an error if a run was repeated in the folder of `path`, which keeps the ledgers of
