@@ -2,19 +2,20 @@
 
 use burn::module::{ModuleVisitor, Param};
 use burn::optim::SgdConfig;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
+use burn_dp::grads::has_coarse_products;
 use burn_dp::random::InsecureSeed;
 
 use super::Algorithm;
 use super::contender::Contender;
 use burn_dp_examples::data::Batch;
 use burn_dp_examples::models::Classifier;
-use burn_dp_examples::training::{BackendName, TrainError};
+use burn_dp_examples::training::TrainError;
 
-/// Returns the relative difference that the rounding of a backend explains: single precision, or
-/// products in TF32 with CUDA, for which gradients are also clipped more.
-fn tolerance(backend: BackendName) -> f64 {
-    if backend == BackendName::Cuda { 2e-2 } else { 1e-4 }
+/// Returns the relative difference that the rounding of a device explains: single precision, or
+/// products in TF32, for which gradients are also clipped more.
+fn tolerance(device: &Device) -> f64 {
+    if has_coarse_products(device) { 2e-2 } else { 1e-4 }
 }
 
 /// Noise that does not hide the clipped sum.
@@ -32,10 +33,9 @@ const NOISE_MULTIPLIER: f64 = 1e-3;
 pub(super) fn check<M: Classifier>(
     model: &M,
     batch: &Batch<M::Inputs>,
-    backend: BackendName,
     what: &str,
 ) -> Result<(), TrainError> {
-    let tolerance = tolerance(backend);
+    let tolerance = tolerance(&batch.targets.device());
     let [reference, others @ ..] = Algorithm::PRIVATE;
     let expected = update(reference, model, batch)?;
     let norm = norm(expected.iter().copied());
@@ -98,7 +98,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use burn::data::dataloader::batcher::Batcher;
-    use burn::tensor::Device;
 
     use super::*;
     use burn_dp_examples::data::{Encoder, ImageBatcher, ImageShape, TextBatcher};
@@ -116,8 +115,8 @@ mod tests {
         let device = Device::flex().autodiff();
         for batch_size in [1, 7] {
             let batch = batch(batch_size, &device);
-            check(&MlpConfig::new().init(&device), &batch, BackendName::Flex, "mlp").unwrap();
-            check(&CnnConfig::new().init(&device), &batch, BackendName::Flex, "cnn").unwrap();
+            check(&MlpConfig::new().init(&device), &batch, "mlp").unwrap();
+            check(&CnnConfig::new().init(&device), &batch, "cnn").unwrap();
         }
     }
 
@@ -131,7 +130,7 @@ mod tests {
         let device = Device::flex().autodiff();
         for items in [1, 3] {
             let batch = encoder.batch(encoder.made_up(items, classes), &device);
-            if let Err(error) = check(model, &batch, BackendName::Flex, "the network") {
+            if let Err(error) = check(model, &batch, "the network") {
                 panic!("{error}");
             }
         }
@@ -207,8 +206,7 @@ mod tests {
     fn a_model_on_which_the_algorithms_differ_is_reported() {
         let device = Device::flex().autodiff();
         let model = Mixing { mlp: MlpConfig::new().init(&device) };
-        let error =
-            check(&model, &batch(4, &device), BackendName::Flex, "mixing").unwrap_err().to_string();
+        let error = check(&model, &batch(4, &device), "mixing").unwrap_err().to_string();
         assert!(error.contains("Nxbp") && error.contains("disagree"), "{error}");
     }
 }

@@ -86,7 +86,8 @@ fn measure(options: &NoiseOptions, device: &Device) -> Result<NoiseRow, TrainErr
         let stream = source.begin_step(Purpose::Gradient, step)?.stream(0)?;
         let start = Instant::now();
         if on_device {
-            // Kept until it is computed: what is dropped before is not.
+            // Kept until it is computed, like the sum below. The device would compute a release
+            // that is dropped; only a fused operation on values can be left out.
             let released = mechanism.release_on_device(stream, sums.clone());
             worker::synchronize(device)?;
             drop(released);

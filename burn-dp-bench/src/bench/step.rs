@@ -50,7 +50,7 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
             eprintln!("{what}");
             let subject = Subject { network, sizes, is_stock: false };
             let (model, items) = subject.init(AGREEMENT_ITEMS.min(batch), &device);
-            agreement::check(&model, &items, options.backend, &what)?;
+            agreement::check(&model, &items, &what)?;
             for &threads in &threads {
                 let worker = |&algorithm: &Algorithm| WorkerOptions {
                     network,

@@ -49,4 +49,5 @@ pub(crate) use independence::{Probe, compare_values};
 pub use independence::{check_independence, check_independence_async};
 pub use per_example::PerExampleGradients;
 pub use planner::{MemoryBound, NormMethod};
-pub(crate) use precision::has_coarse_products;
+#[doc(hidden)]
+pub use precision::has_coarse_products;

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::nn::Linear;
@@ -16,7 +15,6 @@ use crate::baselines::{microbatch, reweight};
 use crate::clipping::{ClippedSum, Clipping, FlatClipping};
 use crate::model::for_each_parameter;
 use crate::nn::{IntoPrivate, Private};
-use crate::test_devices::devices;
 
 /// A model of two linear layers.
 #[derive(Module, Debug)]
@@ -71,7 +69,7 @@ pub(super) fn numbered<M: Module>(model: M, seed: u64) -> M {
 #[track_caller]
 pub(super) fn assert_equal<const D: usize>(found: Tensor<D>, expected: Tensor<D>, tolerance: f64) {
     assert_eq!(found.dims(), expected.dims());
-    let tolerance = self::tolerance(tolerance);
+    let tolerance = self::tolerance(&found.device(), tolerance);
     for (found, expected) in host(found).into_iter().zip(host(expected)) {
         let difference = (found - expected).abs();
         assert!(difference <= tolerance * expected.abs().max(1.0), "{found} is not {expected}");
@@ -149,31 +147,49 @@ pub(super) fn set<const D: usize>(parameter: Param<Tensor<D>>, seed: u64) -> Par
     parameter.map(|tensor| numbers(tensor.dims(), seed, &tensor.device()).require_grad())
 }
 
-/// Returns a tolerance: a larger one if a device of the tests multiplies in TF32, which rounds more
-/// and clips more, by the margins for it.
-fn tolerance(single: f64) -> f64 {
-    static IS_COARSE: LazyLock<bool> = LazyLock::new(|| devices().iter().any(has_coarse_products));
-    if *IS_COARSE { 2e-2 } else { single }
+/// Returns a tolerance for values of `device`: a larger one if it multiplies in TF32.
+fn tolerance(device: &Device, single: f64) -> f64 {
+    if has_coarse_products(device) { 2e-2 } else { single }
 }
 
+/// The distance between gradients that TF32 explains, relative to their norm. It is smaller than
+/// the contribution of most single examples.
+const ROUNDING_OF_TF32: f64 = 0.05;
+
+/// The same for clipped sums. The margin on a norm that is a sum over positions grows with their
+/// number, so the examples are clipped more: by about a tenth for 30 positions. The loss of one of
+/// up to six clipped examples is still found.
+const MARGINS_OF_TF32: f64 = 0.15;
+
+/// Compares clipped sums that were computed on `device`.
 #[track_caller]
-pub(super) fn assert_close(found: &Flat, expected: &Flat, context: &str) {
+pub(super) fn assert_close(device: &Device, found: &Flat, expected: &Flat, context: &str) {
+    assert_within(device, MARGINS_OF_TF32, found, expected, context);
+}
+
+/// Compares each value with the norm of the gradient, or, on a device that multiplies in TF32, the
+/// norm of the whole difference: even a gradient of zeros would pass a loose test of each value.
+///
+/// - `coarse`: the tolerance on such a device
+#[track_caller]
+fn assert_within(device: &Device, coarse: f64, found: &Flat, expected: &Flat, context: &str) {
     let scale = norm(expected).max(1e-12);
-    let tolerance = tolerance(1e-4);
-    for (id, expected) in expected {
+    let mut differences = Flat::new();
+    for (&id, expected) in expected {
         let zeros = vec![0.0; expected.len()];
-        let found = found.get(id).unwrap_or(&zeros);
+        let found = found.get(&id).unwrap_or(&zeros);
         assert_eq!(found.len(), expected.len(), "{context}");
-        for (found, expected) in found.iter().zip(expected) {
-            assert!(
-                (found - expected).abs() <= tolerance * scale,
-                "{context}: found {found}, expected {expected} (norm {scale})"
-            );
-        }
+        differences.insert(id, found.iter().zip(expected).map(|(a, b)| a - b).collect());
     }
     for (id, values) in found {
         assert!(expected.contains_key(id) || values.iter().all(|&v| v == 0.0), "{context}");
     }
+    let difference = norm(&differences);
+    let is_close = match has_coarse_products(device) {
+        true => difference <= coarse * scale,
+        false => differences.values().flatten().all(|value| value.abs() <= 1e-4 * scale),
+    };
+    assert!(is_close, "{context}: differs by {difference}, where the expected norm is {scale}");
 }
 
 /// Compares the clipped sum of a private model with the loop over the examples on its plain twin,
@@ -194,8 +210,16 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
     let smallest = norms.iter().copied().fold(f64::INFINITY, f64::min).max(1e-6);
 
     let device = input.device();
-    for clipping_norm in [2.0 * largest, (smallest * largest).sqrt(), 0.5 * smallest] {
+    for (clipping_norm, coarse) in [
+        (2.0 * largest, ROUNDING_OF_TF32),
+        ((smallest * largest).sqrt(), MARGINS_OF_TF32),
+        (0.5 * smallest, MARGINS_OF_TF32),
+    ] {
         let expected = clipped_by_loop(plain, examples, clipping_norm, single);
+        let compare = |found: ClippedSum, context: &str| {
+            let context = format!("{device:?}, threshold {clipping_norm}, {context}");
+            assert_within(&device, coarse, &flat_sum(found), &expected, &context);
+        };
         for backward in backwards() {
             let losses = private_losses(private, input.clone());
             let grads = backward.run(losses, private).unwrap();
@@ -203,21 +227,20 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
             let statistics = found.statistics().reveal();
             assert_eq!(statistics.examples, examples);
             assert_eq!(statistics.non_finite, 0);
-            let context = format!("{device:?}, threshold {clipping_norm}, {backward:?}");
-            assert_close(&flat_sum(found), &expected, &context);
+            compare(found, &format!("{backward:?}"));
         }
         let clipping = FlatClipping::new(clipping_norm).unwrap();
         let twice = reweight(&clipping, private, |model| private_losses(model, input.clone()));
-        assert_close(&flat_sum(twice.unwrap()), &expected, &format!("{device:?}, reweight"));
+        compare(twice.unwrap(), "reweight");
         let single =
             |model: &P, example| private_losses(model, input.clone().narrow(0, example, 1));
         let each = microbatch(&clipping, private, examples, single).unwrap();
-        assert_close(&flat_sum(each), &expected, &format!("{device:?}, microbatch"));
+        compare(each, "microbatch");
     }
 
     let output = private_losses(private, input.clone());
     let expected = host(plain_losses(plain, input.clone()));
-    let tolerance = tolerance(1e-5);
+    let tolerance = tolerance(&device, 1e-5);
     for (found, expected) in host(output).into_iter().zip(expected) {
         assert!(
             (found - expected).abs() <= tolerance * expected.abs().max(1e-3),
@@ -228,7 +251,8 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
     // Without a recording the private model is the plain one.
     let found = ordinary(private, private_losses(private, input.clone()));
     let expected = ordinary(plain, plain_losses(plain, input));
-    assert_close(&found, &expected, &format!("{device:?}, ordinary backward"));
+    let context = format!("{device:?}, ordinary backward");
+    assert_within(&device, ROUNDING_OF_TF32, &found, &expected, &context);
 }
 
 /// Checks two twins that compute their losses by the same expression.

@@ -101,7 +101,9 @@ impl Precision {
 
 /// Returns whether the device may choose, based on the shape of a batch, kernels with products in
 /// less than single precision.
-pub(crate) fn has_coarse_products(device: &Device) -> bool {
+///
+/// Public for tests and benchmarks, whose tolerances follow from it.
+pub fn has_coarse_products(device: &Device) -> bool {
     Precision::of(device).coarse()
 }
 

@@ -8,7 +8,7 @@ use burn_dp_accountant::correlated_noise::Strategy;
 use super::correlated::tests::{release_with, strategies};
 use super::{CorrelatedNoise, CorrelatedStep, GaussianMechanism};
 use crate::device_read::wait;
-use crate::ops::{copied_memories, double_operations, has_release, native_erase};
+use crate::ops::{copied_memories, double_operations, erased_memories, has_release, native_erase};
 use crate::random::{Domain, InsecureSeed, NoiseSource, Purpose, Stream};
 use crate::test_devices::devices;
 
@@ -173,11 +173,11 @@ fn a_device_adds_the_correlated_noise_of_the_host() {
 
 // In a process of its own, because the copies of all tests are counted together.
 #[test]
-fn the_memory_of_a_device_is_changed_in_place() {
+fn the_memory_of_a_device_is_changed_and_erased_in_place() {
     const CHILD: &str = "BURN_DP_TEST_COUNTS_COPIES";
     if std::env::var_os(CHILD).is_none() {
         let module = module_path!().split_once("::").unwrap().1;
-        let name = format!("{module}::the_memory_of_a_device_is_changed_in_place");
+        let name = format!("{module}::the_memory_of_a_device_is_changed_and_erased_in_place");
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let output = child.args(["--exact", &name]).env(CHILD, "1").output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
@@ -186,8 +186,12 @@ fn the_memory_of_a_device_is_changed_in_place() {
     }
     for device in on_device() {
         let strategy = Strategy::buffered(STEPS, &[0.9, 0.5], &[0.2, 0.1]).unwrap();
+        let erased = erased_memories();
+        // Ends the run, which erases its memory; nobody reads the zeros.
         Run::new(&strategy, usize::MAX).all(&all_on(&device));
-        assert_eq!(copied_memories(), 0);
+        device.sync().unwrap();
+        assert!(erased_memories() - erased >= LENGTHS.len(), "{device:?}");
+        assert_eq!(copied_memories(), 0, "{device:?}");
     }
 }
 

@@ -40,7 +40,7 @@ mod tap;
 
 #[cfg(all(test, feature = "cube"))]
 pub(crate) use backends::cube::{
-    copied_memories, double_operations, hash_in_longer_memory, normal_values,
+    copied_memories, double_operations, erased_memories, hash_in_longer_memory, normal_values,
 };
 pub(crate) use functions::{
     affine, convolution, convolution_gradients, gram_matrices, indexed_squared_norms,

@@ -7,6 +7,10 @@ use crate::device_read::read;
 use crate::ops::{ContentHash, has_release, native_content_hash};
 use crate::random::{ContentKey, ContentMark};
 
+/// The largest number of values of one parameter that kernels release. They count in 32 bits, and
+/// units are launched in whole grids: those after the last value must not wrap around to the first.
+const MAX_DEVICE_VALUES: usize = 1 << 31;
+
 /// The sum of one parameter.
 pub(super) enum Sum {
     Host(TensorData),
@@ -16,7 +20,7 @@ pub(super) enum Sum {
 
 impl Sum {
     /// Returns the sum of a parameter, after reading it if its device has no kernels for the
-    /// release.
+    /// release, or if the kernels cannot count its values.
     ///
     /// # Arguments
     ///
@@ -27,8 +31,8 @@ impl Sum {
         device: &Device,
         on_host: bool,
     ) -> Result<Self, DpError> {
-        let is_single = sum.as_ref().is_none_or(|sum| sum.dtype() == DType::F32);
-        if !on_host && has_release(device) && is_single {
+        let dtype = sum.as_ref().map_or(DType::F32, Tensor::dtype);
+        if !on_host && is_released_on(device, values, dtype) {
             let zeros = || Tensor::zeros([values], (device, DType::F32));
             return Ok(Self::Device(sum.unwrap_or_else(zeros)));
         }
@@ -45,6 +49,11 @@ impl Sum {
             Self::Device(sum) => (sum.dims()[0], Some(sum.device().inner())),
         }
     }
+}
+
+/// Returns whether a device has kernels for the release of a sum of this many values.
+fn is_released_on(device: &Device, values: usize, dtype: DType) -> bool {
+    has_release(device) && dtype == DType::F32 && values <= MAX_DEVICE_VALUES
 }
 
 /// Returns the marks of the sums under `key`, and whether all sums on devices are finite. Without a
@@ -107,4 +116,21 @@ async fn read_marks(
 
 pub(super) fn unreadable(error: DataError) -> DpError {
     DpError::device(format!("a clipped sum is unreadable: {error:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_devices::devices;
+
+    #[test]
+    fn the_host_releases_sums_that_kernels_cannot_count() {
+        for device in devices() {
+            let is_released = |values| is_released_on(&device, values, DType::F32);
+            assert_eq!(is_released(1), has_release(&device), "{device:?}");
+            assert_eq!(is_released(MAX_DEVICE_VALUES), has_release(&device), "{device:?}");
+            assert!(!is_released(MAX_DEVICE_VALUES + 1), "{device:?}");
+            assert!(!is_released(usize::MAX) && !is_released_on(&device, 1, DType::F64));
+        }
+    }
 }

@@ -30,6 +30,7 @@ use burn_dp::train::{
 use crate::chosen_device::chosen_device;
 
 pub(crate) const UNITS: usize = 120;
+pub(crate) const EXPECTED_BATCH_SIZE: f64 = 15.0;
 pub(crate) const STEPS: u64 = 12;
 pub(crate) const STEPS_PER_EPOCH: u64 = 4;
 
@@ -135,7 +136,7 @@ pub(crate) fn dataset() -> InMemDataset<usize> {
 }
 
 pub(crate) fn plan_config() -> PrivacyPlanConfig {
-    PrivacyPlanConfig::new(UNITS, 15.0)
+    PrivacyPlanConfig::new(UNITS, EXPECTED_BATCH_SIZE)
         .with_steps(STEPS)
         .with_noise_multiplier(1.0)
         .with_insecure_seed(InsecureSeed(11))

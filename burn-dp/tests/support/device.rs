@@ -16,8 +16,3 @@ pub(crate) fn chosen_device() -> Device {
         Ok(other) => panic!("BURN_DP_TEST_BACKEND={other} is not compiled into the tests"),
     }
 }
-
-/// Returns whether the device multiplies in TF32, whose rounding depends on the number of rows.
-pub(crate) fn multiplies_in_tf32() -> bool {
-    std::env::var("BURN_DP_TEST_BACKEND").is_ok_and(|name| name == "cuda")
-}

@@ -48,7 +48,12 @@ macro_rules! check_copies {
                 let grads = backward.with_group_size(COPIES).run(losses, &private).unwrap();
                 let sum = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
                 assert_eq!(sum.statistics().reveal().examples, 4);
-                assert_close(&flat_sum(sum), &expected, &format!("threshold {clipping_norm}"));
+                assert_close(
+                    device,
+                    &flat_sum(sum),
+                    &expected,
+                    &format!("threshold {clipping_norm}"),
+                );
             }
         }
     }};
@@ -144,7 +149,12 @@ fn the_copies_of_a_unit_are_averaged_in_every_rule() {
                 let losses = private_rules(&private, x.clone());
                 let grads = backward.with_group_size(COPIES).run(losses, &private).unwrap();
                 let sum = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
-                assert_close(&flat_sum(sum), &expected, &format!("threshold {clipping_norm}"));
+                assert_close(
+                    &device,
+                    &flat_sum(sum),
+                    &expected,
+                    &format!("threshold {clipping_norm}"),
+                );
             }
         }
     }
@@ -231,7 +241,12 @@ fn check_copies<M: PrivateLayer>(
                 let grads = backward.run(private(&twin, x.clone()), &twin).unwrap();
                 let sum = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
                 assert_eq!(sum.statistics().reveal().examples, units);
-                assert_close(&flat_sum(sum), &expected, &format!("threshold {clipping_norm}"));
+                assert_close(
+                    &device,
+                    &flat_sum(sum),
+                    &expected,
+                    &format!("threshold {clipping_norm}"),
+                );
             }
         }
     }

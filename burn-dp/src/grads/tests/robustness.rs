@@ -49,7 +49,12 @@ fn an_example_that_is_not_finite_does_not_change_the_sum() {
                     let grads = backward.run(losses(&private, x), &private).unwrap();
                     let sum = FlatClipping::new(0.5).unwrap().clip(grads).unwrap();
                     assert_eq!(sum.statistics().reveal().non_finite, 1, "{value}");
-                    assert_close(&flat_sum(sum), &expected, &format!("{value} {backward:?}"));
+                    assert_close(
+                        &device,
+                        &flat_sum(sum),
+                        &expected,
+                        &format!("{value} {backward:?}"),
+                    );
                 }
             }
         }
@@ -209,7 +214,7 @@ fn padding_rows_contribute_nothing_even_if_not_finite() {
         );
         assert_eq!(padded.statistics().reveal().examples, 4);
         assert_eq!(padded.statistics().reveal().non_finite, 0);
-        assert_close(&flat_sum(padded), &expected, "padding");
+        assert_close(&device, &flat_sum(padded), &expected, "padding");
     }
 }
 

@@ -53,7 +53,12 @@ fn uses_that_are_instantiated_in_the_pass_are_summed_before_the_norm() {
             let methods: Vec<_> = grads.norm_methods().map(|(_, method)| method).collect();
             assert_eq!(methods, [NormMethod::Instantiate; 2]);
             let found = FlatClipping::new(0.5).unwrap().clip(grads).unwrap();
-            oracle::assert_close(&oracle::flat_sum(found), &expected, &format!("{bytes} bytes"));
+            oracle::assert_close(
+                &device,
+                &oracle::flat_sum(found),
+                &expected,
+                &format!("{bytes} bytes"),
+            );
         }
     }
 }
@@ -95,13 +100,13 @@ fn copies_that_were_loaded_separately_are_one_parameter() {
             oracle::flat_sum(clipping.clip(grads).unwrap())
         };
         let expected = sum(&tied);
-        oracle::assert_close(&sum(&apart), &expected, "backward pass");
+        oracle::assert_close(&device, &sum(&apart), &expected, "backward pass");
         let twice = reweight(&clipping, &apart, |model| losses(model)).unwrap();
-        oracle::assert_close(&oracle::flat_sum(twice), &expected, "reweighted");
+        oracle::assert_close(&device, &oracle::flat_sum(twice), &expected, "reweighted");
         let each = microbatch(&clipping, &apart, 5, |model, example| {
             let x = x.clone().narrow(0, example, 1);
             loss(model.second.forward(model.first.forward(x).tanh()))
         });
-        oracle::assert_close(&oracle::flat_sum(each.unwrap()), &expected, "loop");
+        oracle::assert_close(&device, &oracle::flat_sum(each.unwrap()), &expected, "loop");
     }
 }

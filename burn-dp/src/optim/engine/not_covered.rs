@@ -45,9 +45,11 @@ const FACTS: [(&str, &str); 5] = [
     ),
     (
         PRECISION,
-        "The rounding of passes in less than single precision: a test by value allows for it, so \
-         in half precision it finds only a dependence between examples that changes a loss by \
-         about its own size.",
+        "The rounding of passes in less than single precision: a device that chooses kernels by \
+         the shape of a physical batch can change the rounding of all others with one example \
+         more; padding fixes the shapes. A test by value allows for this rounding, so in half \
+         precision it finds only a dependence between examples that changes a loss by about its \
+         own size.",
     ),
     (
         LOST_STEPS,

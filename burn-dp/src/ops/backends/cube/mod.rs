@@ -91,6 +91,8 @@ impl ReleaseOps for CubeBackend {
     }
 
     fn native_erase(memory: IntTensor<Self>) -> IntTensor<Self> {
+        #[cfg(test)]
+        ERASURES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let memory = own(memory);
         let (client, words) = (memory.client.clone(), memory.meta.shape().num_elements());
         let cube = CubeDim::new(&client, words);
@@ -161,6 +163,15 @@ static COPIES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::
 #[cfg(test)]
 pub(crate) fn copied_memories() -> usize {
     COPIES.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+#[cfg(test)]
+static ERASURES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+/// Returns the number of times that memory was erased.
+#[cfg(test)]
+pub(crate) fn erased_memories() -> usize {
+    ERASURES.load(std::sync::atomic::Ordering::Relaxed)
 }
 
 fn integers(mut words: CubeTensor) -> CubeTensor {
