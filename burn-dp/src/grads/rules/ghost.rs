@@ -2,8 +2,8 @@
 
 use burn::tensor::{Int, Tensor};
 
-use super::{Rounding, SquaredNorms};
-use crate::ops::{self, is_same_memory, row_products, row_squared_norms, row_sums};
+use super::{Magnitudes, Rounding, SquaredNorms};
+use crate::ops::{self, additions, is_same_memory, row_products, row_squared_norms, row_sums};
 
 /// Factors of sums of outer products, most recent last, with the intermediate results for their
 /// norms. Layers with one input (the gates of a recurrent layer; query, key, and value) share one
@@ -20,25 +20,27 @@ struct Factor {
     lengths: Tensor<2>,
     /// `[batch_size, positions, positions]`.
     gram: Tensor<3>,
+    /// Upper bound on the roundings of a product of two features in the Gram matrix.
+    roundings: usize,
 }
 
 impl Factor {
     fn new(values: Tensor<3>) -> Self {
         let [_, _, features] = values.dims();
-        let (gram, lengths) = match ops::gram_matrices(values.clone()) {
+        match ops::gram_matrices(values.clone()) {
             Some((gram, squares)) => {
-                // A diagonal entry is a sum of squares, each of which is rounded at most this many
-                // times.
-                let rounding = (features + 3) as f64 * f64::from(f32::EPSILON);
+                let roundings = ops::gram_roundings(features);
+                // A diagonal entry is a sum of squares.
+                let rounding = (roundings + 3) as f64 * f64::from(f32::EPSILON);
                 let squares = squares.mul_scalar(1.0 + rounding).add_scalar(lost_squares(features));
-                (gram, squares.sqrt())
+                Self { values, lengths: squares.sqrt(), gram, roundings }
             }
             None => {
                 let gram = values.clone().matmul(values.clone().swap_dims(1, 2));
-                (gram, lengths(values.clone()))
+                let lengths = lengths(values.clone());
+                Self { values, lengths, gram, roundings: features }
             }
-        };
-        Self { values, lengths, gram }
+        }
     }
 }
 
@@ -83,9 +85,17 @@ pub(super) fn outer(a: Tensor<3>, g: Tensor<3>, factors: &mut Factors) -> Square
     let (a, g) = (factors.of(a), factors.of(g));
     let underflow = squared_totals(a.lengths.clone()).mul_scalar(lost_squares(p))
         + squared_totals(g.lengths.clone()).mul_scalar(lost_squares(d));
+    let (products, roundings) = row_products(flat(a.gram), flat(g.gram));
     SquaredNorms {
-        values: row_products(flat(a.gram), flat(g.gram)) + underflow,
-        rounding: Rounding::Gram(squared_totals(a.lengths * g.lengths)),
+        values: products + underflow,
+        rounding: Rounding::Gram {
+            magnitudes: Magnitudes {
+                squared: squared_totals(a.lengths * g.lengths),
+                roundings: sum_roundings(positions),
+            },
+            // The last one is the sum with the underflow.
+            roundings: a.roundings + g.roundings + roundings + 1,
+        },
     }
 }
 
@@ -98,7 +108,10 @@ pub(super) fn outer(a: Tensor<3>, g: Tensor<3>, factors: &mut Factors) -> Square
 /// - g: `[batch_size, positions, p]`
 pub(super) fn indexed(ids: Tensor<2, Int>, g: Tensor<3>) -> SquaredNorms {
     let [_, positions, p] = g.dims();
-    let magnitudes = squared_totals(lengths(g.clone()));
+    let magnitudes = Magnitudes {
+        squared: squared_totals(lengths(g.clone())),
+        roundings: sum_roundings(positions),
+    };
     if let Some(values) = ops::indexed_squared_norms(ids.clone(), g.clone()) {
         return SquaredNorms { values, rounding: Rounding::Reordered(magnitudes) };
     }
@@ -107,12 +120,15 @@ pub(super) fn indexed(ids: Tensor<2, Int>, g: Tensor<3>) -> SquaredNorms {
     let underflow = (positions * positions) as f64 * lost_squares(p);
     SquaredNorms {
         values: totals(gram.mask_fill(equal.bool_not(), 0.0)).add_scalar(underflow),
-        rounding: Rounding::Gram(magnitudes),
+        rounding: Rounding::Gram {
+            magnitudes,
+            roundings: p + additions(positions * positions) + 1,
+        },
     }
 }
 
 /// Returns `2 · ⟨Σ_s a_sᵀ g_s, Σ_t e_{ids[t]} h_tᵀ⟩` per example, rounded up by the largest loss
-/// to underflow.
+/// to underflow, and an upper bound on the roundings of a product of two terms.
 ///
 /// # Shapes
 ///
@@ -120,7 +136,12 @@ pub(super) fn indexed(ids: Tensor<2, Int>, g: Tensor<3>) -> SquaredNorms {
 /// - g: `[batch_size, positions_a, p]`
 /// - ids: `[batch_size, positions]`, below d
 /// - h: `[batch_size, positions, p]`
-pub(super) fn cross(a: Tensor<3>, g: Tensor<3>, ids: Tensor<2, Int>, h: Tensor<3>) -> Tensor<1> {
+pub(super) fn cross(
+    a: Tensor<3>,
+    g: Tensor<3>,
+    ids: Tensor<2, Int>,
+    h: Tensor<3>,
+) -> (Tensor<1>, usize) {
     let [batch_size, positions_a, _] = a.dims();
     let [_, positions, p] = h.dims();
     let ids = ids.unsqueeze_dim::<3>(1).expand([batch_size, positions_a, positions]);
@@ -129,12 +150,24 @@ pub(super) fn cross(a: Tensor<3>, g: Tensor<3>, ids: Tensor<2, Int>, h: Tensor<3
     // An inner product g · h can lose this much, and is multiplied by a component of a, which is
     // not larger than the norm of its position.
     let underflow = row_sums(lengths(a)).add_scalar(positions_a as f64);
-    total.mul_scalar(2.0) + underflow.mul_scalar(2.0 * positions as f64 * lost_squares(p))
+    let underflow = underflow.mul_scalar(2.0 * positions as f64 * lost_squares(p));
+    // The product with a component of a, and the sum with the underflow.
+    let roundings = p + 1 + additions(positions_a * positions) + 1;
+    (total.mul_scalar(2.0) + underflow, roundings)
 }
 
-/// Returns `(Σ_t ‖a_t‖‖g_t‖)²` per example, `[batch_size]`.
-pub(super) fn magnitudes(a: Tensor<3>, g: Tensor<3>) -> Tensor<1> {
-    squared_totals(lengths(a) * lengths(g))
+/// Returns bounds on the terms of `Σ_t a_tᵀ g_t`.
+pub(super) fn magnitudes(a: Tensor<3>, g: Tensor<3>) -> Magnitudes {
+    let [_, positions, _] = a.dims();
+    let squared = squared_totals(lengths(a) * lengths(g));
+    Magnitudes { squared, roundings: sum_roundings(positions) }
+}
+
+/// Returns an upper bound on the roundings of a term in a sum of `terms` products, each of which
+/// has a coefficient, in any order.
+pub(super) fn sum_roundings(terms: usize) -> usize {
+    // The product with the coefficient, the product of the factors, and the additions.
+    1 + terms.max(1)
 }
 
 /// Returns the norms of the positions, rounded up: `[batch_size, positions]`.
