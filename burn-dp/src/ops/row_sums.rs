@@ -12,10 +12,15 @@ pub(crate) const GRAM_BLOCK: usize = 256;
 /// Upper bound on the roundings of a product in a native kernel for inner products of rows.
 pub(crate) const PRODUCT_ROUNDINGS: usize = 38;
 
-/// Returns an upper bound on the roundings of a product in an entry of native Gram matrices:
-/// itself, in its block, and in the sum of the blocks.
+/// Returns an upper bound on the roundings of a product in an entry of native Gram matrices.
 pub(crate) fn gram_roundings(features: usize) -> usize {
-    features.min(GRAM_BLOCK) + features.div_ceil(GRAM_BLOCK).saturating_sub(1)
+    block_roundings(features, GRAM_BLOCK)
+}
+
+/// Returns an upper bound on the roundings of a product, in its block of `block` products and in
+/// the sum of the blocks, which are added one after another.
+pub(crate) fn block_roundings(products: usize, block: usize) -> usize {
+    products.min(block) + products.div_ceil(block).saturating_sub(1)
 }
 
 /// Returns the squared norms of rows. They are not underestimated, except by the loss to underflow

@@ -5,6 +5,11 @@ use burn::tensor::{Int, Tensor};
 use super::{Magnitudes, Rounding, SquaredNorms};
 use crate::ops::{self, additions, is_same_memory, row_products, row_squared_norms, row_sums};
 
+/// Number of features that are multiplied at a time by Burn's kernels, which can add them one after
+/// another: for a vocabulary of 50,257 and 200 random positions, the margin for that would be up to
+/// half of the norm.
+const FEATURES: usize = 1 << 12;
+
 /// Factors of sums of outer products, most recent last, with the intermediate results for their
 /// norms. Layers with one input (the gates of a recurrent layer; query, key, and value) share one
 /// factor, and so do the two layers of a gate. Backends that cannot compare memory compute it
@@ -36,9 +41,9 @@ impl Factor {
                 Self { values, lengths: squares.sqrt(), gram, roundings }
             }
             None => {
-                let gram = values.clone().matmul(values.clone().swap_dims(1, 2));
+                let (gram, roundings) = gram(values.clone(), FEATURES);
                 let lengths = lengths(values.clone());
-                Self { values, lengths, gram, roundings: features }
+                Self { values, lengths, gram, roundings }
             }
         }
     }
@@ -116,13 +121,13 @@ pub(super) fn indexed(ids: Tensor<2, Int>, g: Tensor<3>) -> SquaredNorms {
         return SquaredNorms { values, rounding: Rounding::Reordered(magnitudes) };
     }
     let equal = ids.clone().unsqueeze_dim::<3>(2).equal(ids.unsqueeze_dim::<3>(1));
-    let gram = g.clone().matmul(g.swap_dims(1, 2));
+    let (gram, of_entries) = gram(g, FEATURES);
     let underflow = (positions * positions) as f64 * lost_squares(p);
     SquaredNorms {
         values: totals(gram.mask_fill(equal.bool_not(), 0.0)).add_scalar(underflow),
         rounding: Rounding::Gram {
             magnitudes,
-            roundings: p + additions(positions * positions) + 1,
+            roundings: of_entries + additions(positions * positions) + 1,
         },
     }
 }
@@ -154,6 +159,22 @@ pub(super) fn cross(
     // The product with a component of a, and the sum with the underflow.
     let roundings = p + 1 + additions(positions_a * positions) + 1;
     (total.mul_scalar(2.0) + underflow, roundings)
+}
+
+/// Returns the Gram matrices of the positions of each example by Burn's kernels, and an upper bound
+/// on the roundings of a product of two features.
+///
+/// - block: number of features that are multiplied at a time
+fn gram(values: Tensor<3>, block: usize) -> (Tensor<3>, usize) {
+    let [_, _, features] = values.dims();
+    let product = |part: Tensor<3>| part.clone().matmul(part.swap_dims(1, 2));
+    let roundings = ops::block_roundings(features, block);
+    if features <= block {
+        return (product(values), roundings);
+    }
+    let part = |start| product(values.clone().narrow(2, start, block.min(features - start)));
+    let rest = (block..features).step_by(block).map(part);
+    (rest.fold(part(0), |sum, product| sum + product), roundings)
 }
 
 /// Returns bounds on the terms of `Σ_t a_tᵀ g_t`.
@@ -210,6 +231,21 @@ mod tests {
 
     use super::*;
     use crate::test_devices::devices;
+
+    #[test]
+    fn gram_matrices_in_blocks_equal_one_product() {
+        for device in devices() {
+            let values: Vec<f32> = (0..2 * 5 * 7).map(|i| (i % 9) as f32 - 4.0).collect();
+            let values = Tensor::<3>::from_data(TensorData::new(values, [2, 5, 7]), &device);
+            // Integers, whose sums are exact.
+            let expected = values.clone().matmul(values.clone().swap_dims(1, 2)).into_data();
+            for (block, roundings) in [(1, 7), (3, 5), (7, 7), (8, 7)] {
+                let (found, bound) = gram(values.clone(), block);
+                assert_eq!(bound, roundings);
+                found.into_data().assert_eq(&expected, true);
+            }
+        }
+    }
 
     #[test]
     fn layers_with_one_input_share_its_gram_matrix() {
