@@ -22,5 +22,6 @@ pub use normalization::{normalize, normalize_gradient};
 pub use packed::Packed;
 pub use pool::MaxPool;
 pub use product::{add_product, weighted_product};
-pub use rows::{dot, weighted_rows};
+pub use rows::{DOT_ROUNDINGS, dot, weighted_rows};
 pub use softmax::{softmax, softmax_gradient};
+pub use tile::DEPTH;

@@ -152,7 +152,7 @@ impl WithSimd for AddRuns<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { left, right, sums } = self;
-        // Longer sums in one register round more than the margins of norms allow.
+        // Longer sums in one register round more.
         let runs = (DEPTH / left.length.max(1)).max(1);
         let mut starts = left.starts.to_vec();
         for first in (0..left.runs).step_by(runs) {

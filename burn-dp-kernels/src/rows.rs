@@ -12,6 +12,13 @@ const FEW_VALUES: usize = 1 << 15;
 /// Number of values of a row that are accumulated separately.
 pub(crate) const LANES: usize = 32;
 
+/// Number of values that a lane adds in f32.
+const LANE_DEPTH: usize = 32;
+
+/// Upper bound on the number of times that [`dot`] rounds a product in f32: itself, in its lane,
+/// when the lanes are combined, and in the result. Roundings in f64 are not counted.
+pub const DOT_ROUNDINGS: usize = 1 + (LANE_DEPTH - 1) + LANES.ilog2() as usize + 1;
+
 /// Combines the lanes in pairs.
 #[inline(always)]
 pub(crate) fn fold(lanes: [f32; LANES], function: impl Fn(f32, f32) -> f32) -> f32 {
@@ -29,7 +36,7 @@ pub(crate) fn sums<const N: usize>(
     second: &[f32],
     term: impl Fn(f32, f32) -> [f32; N],
 ) -> [f64; N] {
-    const BLOCK: usize = 32 * LANES;
+    const BLOCK: usize = LANE_DEPTH * LANES;
     let mut totals = [0.0f64; N];
     for (first, second) in first.chunks(BLOCK).zip(second.chunks(BLOCK)) {
         let mut lanes = [[0.0f32; LANES]; N];

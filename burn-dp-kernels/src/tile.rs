@@ -6,7 +6,7 @@ use pulp::{Arch, Simd, WithSimd};
 pub(crate) const TILE_ROWS: usize = 6;
 
 /// Number of terms that are added in registers: a panel of this depth stays in the cache of a core.
-pub(crate) const DEPTH: usize = 256;
+pub const DEPTH: usize = 256;
 
 /// Returns the number of values of a vector.
 pub(crate) fn lanes() -> usize {

@@ -134,9 +134,10 @@ impl PerExampleGradients {
         if self.parameters.is_empty() {
             return Ok(bounds);
         }
+        let precision = Precision::of(&self.device);
         let mut factors = Factors::default();
         let mut rows = Vec::new();
-        let mut kinds = Vec::new();
+        let mut margins = Vec::new();
         let mut underflow = vec![0.0f64; groups.len()];
         for parameter in &self.parameters {
             let group = groups.index_of(&parameter.info.path)?;
@@ -144,24 +145,23 @@ impl PerExampleGradients {
             // A bound on the loss of its squares to underflow.
             underflow[group] += parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
             rows.push(values);
-            let round_up = match rounding {
+            let margin = match rounding {
                 Rounding::Relative => None,
-                Rounding::Gram(magnitudes) => {
-                    rows.push(magnitudes);
-                    Some(Precision::gram as fn(Precision, f64, f64) -> f64)
+                Rounding::Gram { magnitudes, roundings } => {
+                    rows.push(magnitudes.squared);
+                    Some(precision.gram(roundings, magnitudes.roundings))
                 }
                 Rounding::Reordered(magnitudes) => {
-                    rows.push(magnitudes);
-                    Some(Precision::reordered as fn(Precision, f64, f64) -> f64)
+                    rows.push(magnitudes.squared);
+                    Some(precision.reordered(magnitudes.roundings))
                 }
             };
-            kinds.push((group, round_up));
+            margins.push((group, margin));
         }
         let table = Tensor::<1>::stack::<2>(rows, 0);
         let table = read_f32(table, "the norms of the gradients").await?;
         let mut rows = table.chunks_exact(self.batch_size);
-        let precision = Precision::of(&self.device);
-        for (group, round_up) in kinds {
+        for (group, margin) in margins {
             // Rounding can make a ghost norm negative. NaN is kept.
             let values: Vec<f64> = rows
                 .next()
@@ -174,13 +174,13 @@ impl PerExampleGradients {
             };
             add(&mut bounds.computed[group], &mut values.iter().copied());
             let upper = &mut bounds.upper[group];
-            match round_up {
+            match margin {
                 None => add(upper, &mut values.iter().map(|&value| precision.relative(value))),
-                Some(round_up) => {
+                Some(margin) => {
                     let magnitudes = rows.next().unwrap_or_default();
                     let rounded = values.iter().zip(magnitudes);
                     let mut rounded = rounded
-                        .map(|(&value, &magnitude)| round_up(precision, value, magnitude.into()));
+                        .map(|(&value, &magnitude)| margin.round_up(value, magnitude.into()));
                     add(upper, &mut rounded);
                 }
             }

@@ -130,8 +130,8 @@ pub(crate) fn convolution_gradients<const D: usize>(
 }
 
 /// Returns the Gram matrices of the positions of each example, and their diagonals, if the backend
-/// has a kernel for them. An entry is a sum of the products of the features in some order, each of
-/// which is rounded at most once for every feature.
+/// has a kernel for them. An entry is a sum of the products of the features, each of which is
+/// rounded at most [`gram_roundings`](super::gram_roundings) times.
 ///
 /// # Shapes
 ///

@@ -5,6 +5,24 @@ use burn::tensor::Tensor;
 
 use super::ParametricOps;
 
+/// Number of products that a native kernel for Gram matrices adds in one register. The sums of such
+/// blocks are added one after another.
+pub(crate) const GRAM_BLOCK: usize = 256;
+
+/// Upper bound on the roundings of a product in a native kernel for inner products of rows.
+pub(crate) const PRODUCT_ROUNDINGS: usize = 38;
+
+/// Returns an upper bound on the roundings of a product in an entry of native Gram matrices.
+pub(crate) fn gram_roundings(features: usize) -> usize {
+    block_roundings(features, GRAM_BLOCK)
+}
+
+/// Returns an upper bound on the roundings of a product, in its block of `block` products and in
+/// the sum of the blocks, which are added one after another.
+pub(crate) fn block_roundings(products: usize, block: usize) -> usize {
+    products.min(block) + products.div_ceil(block).saturating_sub(1)
+}
+
 /// Returns the squared norms of rows. They are not underestimated, except by the loss to underflow
 /// and a few units in the last place.
 ///
@@ -24,17 +42,20 @@ pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
     }
 }
 
-/// Returns the inner products of rows.
+/// Returns the inner products of rows, and an upper bound on the roundings of a product.
 ///
 /// # Shapes
 ///
 /// - first, second: `[rows, values]`, on a device without autodiff
 /// - output: `[rows]`
-pub(crate) fn row_products(first: Tensor<2>, second: Tensor<2>) -> Tensor<1> {
+pub(crate) fn row_products(first: Tensor<2>, second: Tensor<2>) -> (Tensor<1>, usize) {
     let operands = (first.clone().into_dispatch(), second.clone().into_dispatch());
     match Dispatch::native_row_products(operands.0, operands.1) {
-        Some(native) => Tensor::from_dispatch(native),
-        None => row_sums(first * second),
+        Some(native) => (Tensor::from_dispatch(native), PRODUCT_ROUNDINGS),
+        None => {
+            let [_, values] = first.dims();
+            (row_sums(first * second), additions(values) + 1)
+        }
     }
 }
 
@@ -119,7 +140,7 @@ pub(crate) fn row_sums(mut rows: Tensor<2>) -> Tensor<1> {
 }
 
 /// Returns an upper bound on the roundings of a value in [`row_sums`].
-fn additions(mut values: usize) -> usize {
+pub(crate) fn additions(mut values: usize) -> usize {
     let mut additions = 0;
     while values > BLOCK {
         additions += BLOCK - 1;
@@ -181,6 +202,14 @@ mod tests {
         assert_eq!(
             [0, 1, 2, 64, 65, 128, 4096, 4097].map(additions),
             [0, 0, 1, 63, 64, 64, 126, 127]
+        );
+    }
+
+    #[test]
+    fn a_product_is_rounded_in_its_block_and_in_the_sum_of_the_blocks() {
+        assert_eq!(
+            [0, 1, 2, 255, 256, 257, 512, 513, 50_257].map(gram_roundings),
+            [0, 1, 2, 255, 256, 257, 257, 258, 452]
         );
     }
 }

@@ -2,8 +2,13 @@
 
 use burn::tensor::{Int, Tensor};
 
-use super::{Rounding, SquaredNorms};
-use crate::ops::{self, is_same_memory, row_products, row_squared_norms, row_sums};
+use super::{Magnitudes, Rounding, SquaredNorms};
+use crate::ops::{self, additions, is_same_memory, row_products, row_squared_norms, row_sums};
+
+/// Number of features that are multiplied at a time by Burn's kernels, which can add them one after
+/// another: for a vocabulary of 50,257 and 200 random positions, the margin for that would be up to
+/// half of the norm.
+const FEATURES: usize = 1 << 12;
 
 /// Factors of sums of outer products, most recent last, with the intermediate results for their
 /// norms. Layers with one input (the gates of a recurrent layer; query, key, and value) share one
@@ -20,25 +25,27 @@ struct Factor {
     lengths: Tensor<2>,
     /// `[batch_size, positions, positions]`.
     gram: Tensor<3>,
+    /// Upper bound on the roundings of a product of two features in the Gram matrix.
+    roundings: usize,
 }
 
 impl Factor {
     fn new(values: Tensor<3>) -> Self {
         let [_, _, features] = values.dims();
-        let (gram, lengths) = match ops::gram_matrices(values.clone()) {
+        match ops::gram_matrices(values.clone()) {
             Some((gram, squares)) => {
-                // A diagonal entry is a sum of squares, each of which is rounded at most this many
-                // times.
-                let rounding = (features + 3) as f64 * f64::from(f32::EPSILON);
+                let roundings = ops::gram_roundings(features);
+                // A diagonal entry is a sum of squares.
+                let rounding = (roundings + 3) as f64 * f64::from(f32::EPSILON);
                 let squares = squares.mul_scalar(1.0 + rounding).add_scalar(lost_squares(features));
-                (gram, squares.sqrt())
+                Self { values, lengths: squares.sqrt(), gram, roundings }
             }
             None => {
-                let gram = values.clone().matmul(values.clone().swap_dims(1, 2));
-                (gram, lengths(values.clone()))
+                let (gram, roundings) = gram(values.clone(), FEATURES);
+                let lengths = lengths(values.clone());
+                Self { values, lengths, gram, roundings }
             }
-        };
-        Self { values, lengths, gram }
+        }
     }
 }
 
@@ -83,9 +90,17 @@ pub(super) fn outer(a: Tensor<3>, g: Tensor<3>, factors: &mut Factors) -> Square
     let (a, g) = (factors.of(a), factors.of(g));
     let underflow = squared_totals(a.lengths.clone()).mul_scalar(lost_squares(p))
         + squared_totals(g.lengths.clone()).mul_scalar(lost_squares(d));
+    let (products, roundings) = row_products(flat(a.gram), flat(g.gram));
     SquaredNorms {
-        values: row_products(flat(a.gram), flat(g.gram)) + underflow,
-        rounding: Rounding::Gram(squared_totals(a.lengths * g.lengths)),
+        values: products + underflow,
+        rounding: Rounding::Gram {
+            magnitudes: Magnitudes {
+                squared: squared_totals(a.lengths * g.lengths),
+                roundings: sum_roundings(positions),
+            },
+            // The last one is the sum with the underflow.
+            roundings: a.roundings + g.roundings + roundings + 1,
+        },
     }
 }
 
@@ -98,21 +113,27 @@ pub(super) fn outer(a: Tensor<3>, g: Tensor<3>, factors: &mut Factors) -> Square
 /// - g: `[batch_size, positions, p]`
 pub(super) fn indexed(ids: Tensor<2, Int>, g: Tensor<3>) -> SquaredNorms {
     let [_, positions, p] = g.dims();
-    let magnitudes = squared_totals(lengths(g.clone()));
+    let magnitudes = Magnitudes {
+        squared: squared_totals(lengths(g.clone())),
+        roundings: sum_roundings(positions),
+    };
     if let Some(values) = ops::indexed_squared_norms(ids.clone(), g.clone()) {
         return SquaredNorms { values, rounding: Rounding::Reordered(magnitudes) };
     }
     let equal = ids.clone().unsqueeze_dim::<3>(2).equal(ids.unsqueeze_dim::<3>(1));
-    let gram = g.clone().matmul(g.swap_dims(1, 2));
+    let (gram, of_entries) = gram(g, FEATURES);
     let underflow = (positions * positions) as f64 * lost_squares(p);
     SquaredNorms {
         values: totals(gram.mask_fill(equal.bool_not(), 0.0)).add_scalar(underflow),
-        rounding: Rounding::Gram(magnitudes),
+        rounding: Rounding::Gram {
+            magnitudes,
+            roundings: of_entries + additions(positions * positions) + 1,
+        },
     }
 }
 
 /// Returns `2 · ⟨Σ_s a_sᵀ g_s, Σ_t e_{ids[t]} h_tᵀ⟩` per example, rounded up by the largest loss
-/// to underflow.
+/// to underflow, and an upper bound on the roundings of a product of two terms.
 ///
 /// # Shapes
 ///
@@ -120,7 +141,12 @@ pub(super) fn indexed(ids: Tensor<2, Int>, g: Tensor<3>) -> SquaredNorms {
 /// - g: `[batch_size, positions_a, p]`
 /// - ids: `[batch_size, positions]`, below d
 /// - h: `[batch_size, positions, p]`
-pub(super) fn cross(a: Tensor<3>, g: Tensor<3>, ids: Tensor<2, Int>, h: Tensor<3>) -> Tensor<1> {
+pub(super) fn cross(
+    a: Tensor<3>,
+    g: Tensor<3>,
+    ids: Tensor<2, Int>,
+    h: Tensor<3>,
+) -> (Tensor<1>, usize) {
     let [batch_size, positions_a, _] = a.dims();
     let [_, positions, p] = h.dims();
     let ids = ids.unsqueeze_dim::<3>(1).expand([batch_size, positions_a, positions]);
@@ -129,12 +155,40 @@ pub(super) fn cross(a: Tensor<3>, g: Tensor<3>, ids: Tensor<2, Int>, h: Tensor<3
     // An inner product g · h can lose this much, and is multiplied by a component of a, which is
     // not larger than the norm of its position.
     let underflow = row_sums(lengths(a)).add_scalar(positions_a as f64);
-    total.mul_scalar(2.0) + underflow.mul_scalar(2.0 * positions as f64 * lost_squares(p))
+    let underflow = underflow.mul_scalar(2.0 * positions as f64 * lost_squares(p));
+    // The product with a component of a, and the sum with the underflow.
+    let roundings = p + 1 + additions(positions_a * positions) + 1;
+    (total.mul_scalar(2.0) + underflow, roundings)
 }
 
-/// Returns `(Σ_t ‖a_t‖‖g_t‖)²` per example, `[batch_size]`.
-pub(super) fn magnitudes(a: Tensor<3>, g: Tensor<3>) -> Tensor<1> {
-    squared_totals(lengths(a) * lengths(g))
+/// Returns the Gram matrices of the positions of each example by Burn's kernels, and an upper bound
+/// on the roundings of a product of two features.
+///
+/// - block: number of features that are multiplied at a time
+fn gram(values: Tensor<3>, block: usize) -> (Tensor<3>, usize) {
+    let [_, _, features] = values.dims();
+    let product = |part: Tensor<3>| part.clone().matmul(part.swap_dims(1, 2));
+    let roundings = ops::block_roundings(features, block);
+    if features <= block {
+        return (product(values), roundings);
+    }
+    let part = |start| product(values.clone().narrow(2, start, block.min(features - start)));
+    let rest = (block..features).step_by(block).map(part);
+    (rest.fold(part(0), |sum, product| sum + product), roundings)
+}
+
+/// Returns bounds on the terms of `Σ_t a_tᵀ g_t`.
+pub(super) fn magnitudes(a: Tensor<3>, g: Tensor<3>) -> Magnitudes {
+    let [_, positions, _] = a.dims();
+    let squared = squared_totals(lengths(a) * lengths(g));
+    Magnitudes { squared, roundings: sum_roundings(positions) }
+}
+
+/// Returns an upper bound on the roundings of a term in a sum of `terms` products, each of which
+/// has a coefficient, in any order.
+pub(super) fn sum_roundings(terms: usize) -> usize {
+    // The product with the coefficient, the product of the factors, and the additions.
+    1 + terms.max(1)
 }
 
 /// Returns the norms of the positions, rounded up: `[batch_size, positions]`.
@@ -177,6 +231,21 @@ mod tests {
 
     use super::*;
     use crate::test_devices::devices;
+
+    #[test]
+    fn gram_matrices_in_blocks_equal_one_product() {
+        for device in devices() {
+            let values: Vec<f32> = (0..2 * 5 * 7).map(|i| (i % 9) as f32 - 4.0).collect();
+            let values = Tensor::<3>::from_data(TensorData::new(values, [2, 5, 7]), &device);
+            // Integers, whose sums are exact.
+            let expected = values.clone().matmul(values.clone().swap_dims(1, 2)).into_data();
+            for (block, roundings) in [(1, 7), (3, 5), (7, 7), (8, 7)] {
+                let (found, bound) = gram(values.clone(), block);
+                assert_eq!(bound, roundings);
+                found.into_data().assert_eq(&expected, true);
+            }
+        }
+    }
 
     #[test]
     fn layers_with_one_input_share_its_gram_matrix() {

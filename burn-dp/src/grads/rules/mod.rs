@@ -37,7 +37,7 @@ pub(super) use ghost::Factors;
 pub(super) use lift::lift;
 pub(super) use restriction::{Keep, Restriction};
 pub(super) use rule::Rule;
-pub(super) use squared_norms::{Rounding, SquaredNorms};
+pub(super) use squared_norms::{Magnitudes, Rounding, SquaredNorms};
 
 pub(super) use outer::OuterProducts;
 #[cfg(test)]

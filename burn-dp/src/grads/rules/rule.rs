@@ -2,7 +2,7 @@ use std::fmt::Debug;
 
 use burn::tensor::{Shape, Tensor};
 
-use super::{Cost, Factors, Restriction, SquaredNorms};
+use super::{Cost, Factors, Magnitudes, Restriction, SquaredNorms};
 use crate::ops::weighted_rows;
 
 /// The contribution of a layer to the per-example gradients of one parameter.
@@ -31,10 +31,9 @@ pub(in crate::grads) trait Rule: Debug {
         None
     }
 
-    /// Returns the bounds `(Σ_t ‖a_t‖‖g_t‖)²` on the terms that add up to a gradient,
-    /// `[batch_size]`; `None` if the weighted sum does not add terms that can cancel in another
-    /// order.
-    fn magnitudes(&self) -> Option<Tensor<1>> {
+    /// Returns bounds on the terms that add up to a gradient; `None` if the weighted sum does not
+    /// add terms that can cancel in another order.
+    fn magnitudes(&self) -> Option<Magnitudes> {
         None
     }
 

@@ -1,6 +1,6 @@
 use burn::tensor::Tensor;
 
-use super::{Cost, Restriction, Rule};
+use super::{Cost, Magnitudes, Restriction, Rule, ghost};
 use crate::ops::row_squared_norms;
 
 /// The sum of several uses of a parameter, or of the rows of one unit. They are added before the
@@ -44,14 +44,24 @@ impl Rule for Summed {
         Cost { values, temporary: self.group_size * (values + temporary), ..Cost::default() }
     }
 
-    fn magnitudes(&self) -> Option<Tensor<1>> {
-        let lengths = self.uses.iter().map(|part| {
-            part.magnitudes().unwrap_or_else(|| row_squared_norms(part.instantiate())).sqrt()
-        });
-        let lengths: Tensor<1> = lengths.reduce(|sum, lengths| sum + lengths)?;
+    fn magnitudes(&self) -> Option<Magnitudes> {
+        let (mut lengths, mut roundings): (Vec<Tensor<1>>, usize) = (Vec::new(), 0);
+        for part in &self.uses {
+            let part = part.magnitudes().unwrap_or_else(|| Magnitudes {
+                squared: row_squared_norms(part.instantiate()),
+                roundings: ghost::sum_roundings(1),
+            });
+            lengths.push(part.squared.sqrt());
+            roundings = roundings.max(part.roundings);
+        }
+        let lengths = lengths.into_iter().reduce(|sum, lengths| sum + lengths)?;
         let [count] = lengths.dims();
         let units = count / self.group_size;
-        Some(self.units(lengths.reshape([count, 1])).square().reshape([units]))
+        Some(Magnitudes {
+            squared: self.units(lengths.reshape([count, 1])).square().reshape([units]),
+            // The weighted sum can add the terms of all rows one after another, then the uses.
+            roundings: roundings * self.group_size + self.uses.len(),
+        })
     }
 
     fn instantiate(&self) -> Tensor<2> {

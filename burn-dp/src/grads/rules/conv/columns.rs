@@ -2,7 +2,10 @@
 
 use burn::tensor::Tensor;
 
-use crate::grads::rules::{Cost, Factors, Restriction, Rounding, Rule, SquaredNorms, ghost};
+use crate::grads::rules::{
+    Cost, Factors, Magnitudes, Restriction, Rounding, Rule, SquaredNorms, ghost,
+};
+use crate::ops::{additions, row_sums};
 
 /// A rule whose gradients are products of columns and pixels.
 pub(super) trait ColumnRule: std::fmt::Debug {
@@ -49,7 +52,7 @@ impl<R: ColumnRule + 'static> Rule for R {
         Some(self.columns().ghost_norms())
     }
 
-    fn magnitudes(&self) -> Option<Tensor<1>> {
+    fn magnitudes(&self) -> Option<Magnitudes> {
         Some(self.columns().magnitudes())
     }
 
@@ -87,18 +90,33 @@ impl Columns {
         // Patches belong to one parameter and are large, so none are kept.
         let (columns, pixels) = (self.columns.swap_dims(1, 2), self.pixels.swap_dims(1, 2));
         let norms = ghost::outer(columns, pixels, &mut Factors::default());
-        let rounding = match norms.rounding {
-            Rounding::Relative => Rounding::Relative,
-            Rounding::Gram(magnitudes) => Rounding::Gram(sum_groups(magnitudes, groups)),
-            Rounding::Reordered(magnitudes) => Rounding::Reordered(sum_groups(magnitudes, groups)),
-        };
-        SquaredNorms { values: sum_groups(norms.values, groups), rounding }
+        let values = sum_groups(norms.values, groups);
+        let added = additions(groups);
+        match norms.rounding {
+            Rounding::Relative => {
+                // One more for this product.
+                let rounding = (added + 1) as f64 * f64::from(f32::EPSILON);
+                let values = if groups == 1 { values } else { values.mul_scalar(1.0 + rounding) };
+                SquaredNorms { values, rounding: Rounding::Relative }
+            }
+            Rounding::Gram { magnitudes, roundings } => SquaredNorms {
+                values,
+                rounding: Rounding::Gram {
+                    magnitudes: magnitudes.of_groups(groups),
+                    roundings: roundings + added,
+                },
+            },
+            Rounding::Reordered(magnitudes) => {
+                let rounding = Rounding::Reordered(magnitudes.of_groups(groups));
+                SquaredNorms { values, rounding }
+            }
+        }
     }
 
-    /// Returns `(Σ_t ‖column_t‖‖pixel_t‖)²`, added up over the groups: `[batch_size]`.
-    fn magnitudes(self) -> Tensor<1> {
+    /// Returns bounds on the terms `Σ_t ‖column_t‖‖pixel_t‖` of all groups.
+    fn magnitudes(self) -> Magnitudes {
         let (columns, pixels) = (self.columns.swap_dims(1, 2), self.pixels.swap_dims(1, 2));
-        sum_groups(ghost::magnitudes(columns, pixels), self.groups)
+        ghost::magnitudes(columns, pixels).of_groups(self.groups)
     }
 
     /// Returns the gradients in the layout of the weight,
@@ -128,9 +146,16 @@ impl Columns {
     }
 }
 
+impl Magnitudes {
+    /// Adds the squares of the groups of each example.
+    fn of_groups(self, groups: usize) -> Self {
+        Self { squared: sum_groups(self.squared, groups), ..self }
+    }
+}
+
 fn sum_groups(values: Tensor<1>, groups: usize) -> Tensor<1> {
     let batch_size = values.dims()[0] / groups;
-    values.reshape([batch_size, groups]).sum_dim(1).reshape([batch_size])
+    row_sums(values.reshape([batch_size, groups]))
 }
 
 /// Sizes of [`Columns`], for one group.

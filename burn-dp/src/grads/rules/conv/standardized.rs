@@ -16,7 +16,7 @@ use burn::tensor::Tensor;
 use super::ConvWeight;
 use super::columns::ColumnRule;
 use crate::grads::rules::record::Record;
-use crate::grads::rules::{Cost, Restriction, Rule, shift};
+use crate::grads::rules::{Cost, Magnitudes, Restriction, Rule, shift};
 use crate::ops::{self, Convolution};
 
 /// Lifts the record of a convolution of two axes with a standardized weight.
@@ -67,14 +67,20 @@ impl Rule for StandardizedConvWeight {
     }
 
     /// Bounds the terms by the terms of the standardized weight: apart from a factor for each
-    /// output channel, which is included in the pixels, the Jacobian is a projection.
-    fn magnitudes(&self) -> Option<Tensor<1>> {
+    /// output channel, which is included in the pixels, the Jacobian is a projection. It adds all
+    /// values of a kernel twice: for their mean, and for their component along the weight.
+    fn magnitudes(&self) -> Option<Magnitudes> {
         let [channels, ..] = self.stored.dims();
         let kernels: Tensor<2> = self.stored.clone().flatten(1, 3);
+        let [_, values] = kernels.dims();
         let centered = kernels.clone() - kernels.mean_dim(1);
         let scale = centered.square().sum_dim(1).clamp_min(self.epsilon).sqrt().recip();
         let pixels = self.conv.pixels.clone() * scale.reshape([1, channels, 1, 1]);
-        Rule::magnitudes(&ConvWeight { pixels, ..self.conv.clone() })
+        let magnitudes = Rule::magnitudes(&ConvWeight { pixels, ..self.conv.clone() })?;
+        // Few operations on single values: the mean and the component are divided, multiplied and
+        // subtracted, and the rest is scaled.
+        let roundings = magnitudes.roundings + 2 * values + 8;
+        Some(Magnitudes { roundings, ..magnitudes })
     }
 
     fn instantiate(&self) -> Tensor<2> {

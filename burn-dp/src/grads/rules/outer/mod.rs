@@ -7,7 +7,7 @@ mod positions;
 use burn::tensor::{Int, Tensor};
 
 use super::rule::rows;
-use super::{Cost, Factors, Restriction, Rounding, Rule, SquaredNorms, ghost};
+use super::{Cost, Factors, Magnitudes, Restriction, Rounding, Rule, SquaredNorms, ghost};
 use dense::Dense;
 use indexed::Indexed;
 
@@ -106,16 +106,30 @@ impl Rule for OuterProducts {
             let dense = self.dense.as_ref().map(|dense| dense.ghost_norms(factors));
             return dense.or_else(|| self.indexed.as_ref().map(Indexed::ghost_norms));
         };
-        let cross = ghost::cross(d.left.clone(), d.right.clone(), i.ids.clone(), i.right.clone());
-        let values = d.ghost_norms(factors).values + i.ghost_norms().values + cross;
-        Some(SquaredNorms { values, rounding: Rounding::Gram(self.magnitudes()?) })
+        let (cross, roundings) =
+            ghost::cross(d.left.clone(), d.right.clone(), i.ids.clone(), i.right.clone());
+        let (dense, indexed) = (d.ghost_norms(factors), i.ghost_norms());
+        let of_parts = dense.rounding.of_products().max(indexed.rounding.of_products());
+        Some(SquaredNorms {
+            values: dense.values + indexed.values + cross,
+            rounding: Rounding::Gram {
+                magnitudes: self.magnitudes()?,
+                // The last two add the parts.
+                roundings: roundings.max(of_parts) + 2,
+            },
+        })
     }
 
-    fn magnitudes(&self) -> Option<Tensor<1>> {
+    fn magnitudes(&self) -> Option<Magnitudes> {
         let dense = self.dense.as_ref().map(Dense::lengths);
         let indexed = self.indexed.as_ref().map(Indexed::lengths);
         let lengths: Vec<_> = dense.into_iter().chain(indexed).collect();
-        (!lengths.is_empty()).then(|| ghost::squared_totals(Tensor::cat(lengths, 1)))
+        (!lengths.is_empty()).then(|| {
+            let lengths = Tensor::cat(lengths, 1);
+            let [_, positions] = lengths.dims();
+            let roundings = ghost::sum_roundings(positions);
+            Magnitudes { squared: ghost::squared_totals(lengths), roundings }
+        })
     }
 
     fn instantiate(&self) -> Tensor<2> {

@@ -2,10 +2,14 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::TensorData;
-use burn_dp_kernels::{Matrix, dot};
+use burn_dp_kernels::{DEPTH, DOT_ROUNDINGS, Matrix, dot};
 use rayon::prelude::*;
 
 use super::tasks::TASK_VALUES;
+use crate::ops::row_sums::{GRAM_BLOCK, PRODUCT_ROUNDINGS};
+
+// The margins of norms assume the order in which the kernels add.
+const _: () = assert!(DEPTH == GRAM_BLOCK && DOT_ROUNDINGS <= PRODUCT_ROUNDINGS);
 
 /// Returns the Gram matrices of the positions of each example,
 /// `[batch_size, positions, features]` to `[batch_size, positions, positions]`, and the squared
