@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use burn::module::Module;
 use burn_dp_accountant::PrivacyStatement;
 
+use super::PrivacyEngine;
 use super::not_covered::{self, KEY_IN_RECORDS, NOISE_KEY};
-use super::{PrivacyEngine, with_another};
 use crate::DpError;
 use crate::model::precision_name;
 use crate::optim::independence::Independence;
 use crate::optim::releases::{KeyStorage, Lock};
-use crate::sampling::RecordIdentity;
+use crate::sampling::{RecordFacts, RecordIdentity};
 
 /// How a file protects the key from other users.
 const KEY_IN_FILE: &str = match cfg!(windows) {
@@ -44,7 +44,7 @@ impl PrivacyEngine {
         let identity = if lost > 0 { Some(RecordIdentity::NotChecked) } else { self.identity };
         if let Some(identity) = identity {
             statement.facts.insert("identity_of_records".into(), identity.to_string());
-            statement.not_covered.push(identity.not_covered().into());
+            statement.not_covered.push(identity.not_covered(self.plan.unit()));
         }
         self.options_of_passes(&mut statement.facts);
         statement.not_covered.extend(not_covered::of_facts(&statement.facts));
@@ -83,6 +83,21 @@ impl PrivacyEngine {
         }
         #[cfg(not(feature = "remote"))]
         let _ = model;
+    }
+
+    /// Notes what the data sets of a step state about their records.
+    pub(super) fn note_records(&mut self, records: RecordFacts) {
+        let identity = records.identity;
+        self.identity = Some(self.identity.map_or(identity, |found| found.min(identity)));
+        match records.digest {
+            Some(digest) if self.records.is_none() => {
+                self.records = Some(self.plan.key().mark_of(&digest));
+            }
+            None if self.plan.binds_records() => {
+                self.note(not_covered::RECORD_ORDER, "not compared")
+            }
+            _ => {}
+        }
     }
 
     /// Notes that the program adds clipped sums.
@@ -124,5 +139,14 @@ impl PrivacyEngine {
             );
         }
         Ok(())
+    }
+}
+
+/// Returns the values of a fact with another one, each of them once.
+pub(super) fn with_another(known: Option<&String>, value: &str) -> String {
+    match known {
+        Some(known) if known.split("; ").any(|other| other == value) => known.clone(),
+        Some(known) => format!("{known}; {value}"),
+        None => value.to_string(),
     }
 }
