@@ -11,6 +11,7 @@ use std::path::Path;
 
 use burn::data::dataset::{Dataset, DatasetError};
 use burn_dp::sampling::DistinctRecords;
+use burn_dp_accountant::UnitOfPrivacy;
 use serde::Deserialize;
 
 use super::{DataError, file};
@@ -200,7 +201,11 @@ impl Dataset<Vec<Window>> for UserWindows {
 }
 
 /// Every index is a different role, with all of its text.
-impl DistinctRecords<Vec<Window>> for UserWindows {}
+impl DistinctRecords<Vec<Window>> for UserWindows {
+    fn unit(&self) -> Option<UnitOfPrivacy> {
+        Some(UnitOfPrivacy::User)
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! Canaries that are items of a data set: examples or users.
 
 use burn::data::dataset::Dataset;
+use burn_dp_accountant::UnitOfPrivacy;
 
 use super::coins::CanaryCoins;
 use crate::DpError;
@@ -63,6 +64,10 @@ where
 {
     fn identity(&self) -> RecordIdentity {
         self.dataset.identity().min(RecordIdentity::Declared)
+    }
+
+    fn unit(&self) -> Option<UnitOfPrivacy> {
+        self.dataset.unit()
     }
 
     fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {

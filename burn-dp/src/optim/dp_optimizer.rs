@@ -185,9 +185,11 @@ impl DpOptimizer {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidState`] if the batch belongs to another draw than the next step
-    /// needs, or if one of its units was already added, the errors of [`PrivateBackward::run`],
-    /// [`DpError::NotPerExample`] if there is not one loss for each row, and
-    /// [`DpError::ChangedBuffer`] if a value that is not trained changed since the first call.
+    /// needs, or if one of its units was already added, [`DpError::InvalidArgument`] if its data set
+    /// has [another unit](crate::sampling::DistinctRecords::unit) than the plan or [other
+    /// records](crate::sampling::DistinctRecords::digest) than earlier steps, the errors of
+    /// [`PrivateBackward::run`], [`DpError::NotPerExample`] if there is not one loss for each row,
+    /// and [`DpError::ChangedBuffer`] if a value that is not trained changed since the first call.
     /// In that case nothing is added, and [`step`](Self::step) rejects the changed model;
     /// [`discard`](Self::discard) the logical batch before clipping it again.
     pub fn backward<M: Module, O>(
@@ -343,7 +345,8 @@ impl DpOptimizer {
     ///
     /// Returns [`DpError::InvalidState`] if the units belong to another draw than the next step
     /// needs, or if one of them was already added, [`DpError::InvalidArgument`] if a batcher
-    /// returned another number of items, the errors of
+    /// returned another number of items or the data set has another unit or other records (see
+    /// [`backward`](Self::backward)), the errors of
     /// [`clip_updates`](crate::updates::clip_updates), and [`DpError::ChangedBuffer`] if `update`
     /// changed a stored value of `model` itself. In that case nothing is added;
     /// [`discard`](Self::discard) the logical batch before clipping it again.

@@ -5,7 +5,9 @@ use burn::tensor::Tensor;
 use super::{DpOptimizer, RefusedStep};
 use crate::clipping::PublicNorms;
 use crate::random::{Domain, Stream};
-use crate::sampling::{DistinctRecords, Draw, DrawPart, ExampleChoice, PhysicalBatch, Sampler};
+use crate::sampling::{
+    DistinctRecords, Draw, DrawPart, ExampleChoice, PhysicalBatch, RecordFacts, Sampler,
+};
 use crate::updates::federated::UserUpdate;
 use crate::{DpError, PublicData};
 
@@ -137,7 +139,7 @@ impl FederatedTraining {
         self.sampler = Some(sampler);
         let (update, key) = (&self.update, self.optim.engine.plan.key().clone());
         let choice = ExampleChoice::new(&key, round);
-        let part = DrawPart::from(&draw).with_identity(users.identity());
+        let part = DrawPart::from(&draw).with_records(RecordFacts::of(users));
         let units = PhysicalBatch::new(draw.private_indices().to_vec(), part);
         let computed = |copy, user| {
             let mut items = users.items_of_step(vec![user], &choice).map_err(DpError::dataset)?;

@@ -222,7 +222,8 @@ impl PrivacyPlan {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `dataset` does not have the length of the plan.
+    /// Returns [`DpError::InvalidArgument`] if `dataset` does not have the length of the plan, or
+    /// has [items of another unit](DistinctRecords::unit).
     pub fn batches<D, I, O, E>(
         &self,
         dataset: D,
@@ -235,8 +236,47 @@ impl PrivacyPlan {
         O: Send + 'static,
         E: std::error::Error + Send + Sync + 'static,
     {
+        self.check_unit(dataset.unit().as_ref())?;
         let builder = PrivateDataLoaderBuilder::new(batcher).with_device(device.clone());
         builder.build(dataset, self.sampler()?, self.steps)
+    }
+
+    /// Returns an error if the items of a data set are known to be another unit than the plan
+    /// draws. A unit in words cannot be compared.
+    pub(crate) fn check_unit(&self, items: Option<&UnitOfPrivacy>) -> Result<(), DpError> {
+        let drawn = match &self.unit {
+            _ if self.owners.is_some() => &UnitOfPrivacy::Example,
+            _ if self.mini_sets.is_some() => &UnitOfPrivacy::MiniSet,
+            UnitOfPrivacy::Other(_) => return Ok(()),
+            unit => unit,
+        };
+        let Some(items) = items.filter(|&items| items != drawn) else { return Ok(()) };
+        let way_out = match items {
+            UnitOfPrivacy::User => "`with_unit(UnitOfPrivacy::User)`",
+            UnitOfPrivacy::MiniSet => "`PrivacyPlanConfig::for_mini_sets`",
+            UnitOfPrivacy::Example => "`PrivacyPlanConfig::for_owned_examples`",
+            _ => "`with_unit`",
+        };
+        Err(DpError::invalid(
+            "dataset",
+            format!(
+                "has items that are {items}, but the plan draws {drawn}; plan with {way_out}, or \
+                 pass a data set whose items are {drawn}"
+            ),
+        ))
+    }
+
+    /// Returns whether the guarantee relies on an index being the same record in all steps: if not,
+    /// each step draws anew from all units.
+    pub(crate) fn binds_records(&self) -> bool {
+        let draws_anew = matches!(
+            self.scheme,
+            SamplingScheme::Poisson
+                | SamplingScheme::TruncatedPoisson { .. }
+                | SamplingScheme::FixedSize
+                | SamplingScheme::WithReplacement
+        );
+        !draws_anew || self.mini_sets.is_some() || self.owners.is_some()
     }
 
     /// Returns an error if δ would allow publishing a unit outright.

@@ -153,6 +153,12 @@ impl Key {
         let derived = self.derive(Domain::Fingerprint.tag(), 0);
         u64::from_le_bytes(std::array::from_fn(|i| derived.bytes[i]))
     }
+
+    /// Returns a mark of a digest, which reveals nothing about it without the key.
+    pub(crate) fn mark_of(&self, digest: &[u8; 32]) -> String {
+        let derived = self.derive(Domain::Records.tag(), 0);
+        blake3::keyed_hash(&derived.bytes, digest).to_hex().to_string()
+    }
 }
 
 impl From<InsecureSeed> for Key {
@@ -250,6 +256,7 @@ mod tests {
             Domain::Independence,
             Domain::Fingerprint,
             Domain::Layers,
+            Domain::Records,
         ];
         let mut seen = HashSet::new();
         for tag in purposes.into_iter().chain(domains.map(Domain::tag)) {
@@ -261,6 +268,9 @@ mod tests {
         assert!(Key::from_os().unwrap().derive(1, 0).is_secure());
         assert_ne!(key.fingerprint(), Key::from(InsecureSeed(2)).fingerprint());
         assert_eq!(key.fingerprint(), key.clone().fingerprint());
+        let digests = [[0; 32], [1; 32]];
+        assert_ne!(key.mark_of(&digests[0]), key.mark_of(&digests[1]));
+        assert_ne!(key.mark_of(&digests[0]), Key::from(InsecureSeed(2)).mark_of(&digests[0]));
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub(crate) enum Domain {
     Canaries,
     /// The encryption of the memory of correlated noise.
     NoiseMemory,
+    /// A mark of the records of the run.
+    Records,
 }
 
 impl Domain {
@@ -73,6 +75,7 @@ impl Domain {
             Self::Assignment => 16,
             Self::Cut => 17,
             Self::Examples => 18,
+            Self::Records => 19,
         }
     }
 }

@@ -38,6 +38,10 @@ const TOLERANCE: f32 = 3.5e-4;
 /// the longest item that is not masked, statistics of a batch and dropout; it cannot prove that no
 /// other items mix.
 ///
+/// A comparison of the records of `dataset` does not follow their features, nor does its unit: plan
+/// for the unit of `dataset`, and compare the features with [`Distinct`](super::Distinct) by a key
+/// that `label` returns.
+///
 /// # Errors
 ///
 /// Returns [`DpError::InvalidArgument`] if `batch_size` is zero, [`DpError::NotPerExample`] if the

@@ -7,7 +7,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 
 use super::logical_batches::LogicalBatches;
-use super::records::DistinctRecords;
+use super::records::{DistinctRecords, RecordFacts};
 use super::row_loader::{DatasetLoader, Padding};
 use super::sampler::Sampler;
 use crate::DpError;
@@ -106,7 +106,9 @@ impl<I: Send + 'static, O: Send + 'static> PrivateDataLoaderBuilder<I, O> {
             ));
         }
         let Self { batcher, padding, device, prefetch } = self;
-        let loader = DatasetLoader { dataset, batcher, padding, device, error: PhantomData };
+        let records = RecordFacts::of(&dataset);
+        let error = PhantomData;
+        let loader = DatasetLoader { dataset, records, batcher, padding, device, error };
         Ok(LogicalBatches::new(Box::new(sampler), Arc::new(loader), prefetch, steps))
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::io::Write;
 
 use burn::data::dataset::Dataset;
+use burn_dp_accountant::UnitOfPrivacy;
 use serde::Serialize;
 
 use super::records::{DistinctRecords, RecordIdentity};
@@ -25,6 +26,10 @@ type Check<I> = dyn Fn(usize, &I) -> Result<(), DpError> + Send + Sync;
 /// records: samplers with replacement, repeated or overlapping parts, an index that is ignored. It
 /// runs before the run starts, and each record that is loaded later must still have the same key.
 /// It cannot find records of one person that have different keys.
+///
+/// A run also compares the order of the keys when it is resumed; see
+/// [`digest`](DistinctRecords::digest). Keys that depend on the process, such as addresses, cannot
+/// be compared.
 ///
 /// # Example
 ///
@@ -55,6 +60,10 @@ pub struct Distinct<D, I> {
     dataset: D,
     /// `None` if the records were not compared.
     check: Option<Box<Check<I>>>,
+    /// Of all keys in order.
+    digest: Option<[u8; 32]>,
+    /// Whether the keys are users.
+    by_user: bool,
 }
 
 impl<D, I> Distinct<D, I> {
@@ -101,7 +110,7 @@ impl<D, I> Distinct<D, I> {
     /// Assumes that the records differ, for types of Burn and of other crates that do not implement
     /// [`DistinctRecords`]. The privacy statement says that nothing was compared.
     pub fn assume(dataset: D) -> Self {
-        Self { dataset, check: None }
+        Self { dataset, check: None, digest: None, by_user: false }
     }
 
     fn compare<E, K>(
@@ -114,10 +123,12 @@ impl<D, I> Distinct<D, I> {
         K: Eq + Hash + Send + Sync + 'static,
     {
         let len = dataset.len();
-        let mut indices = HashMap::with_capacity(len);
+        let (mut indices, mut digest) = (HashMap::with_capacity(len), KeyDigest::default());
         for index in 0..len {
             let record = dataset.get(index).map_err(DpError::dataset)?;
-            if let Some(first) = indices.insert(key(&record)?, index) {
+            let found = key(&record)?;
+            digest.add(&found);
+            if let Some(first) = indices.insert(found, index) {
                 return Err(repeated(first, index));
             }
         }
@@ -126,13 +137,14 @@ impl<D, I> Distinct<D, I> {
             _ => Err(changed(index)),
         };
         load_again(&dataset, &check)?;
-        Ok(Self { dataset, check: Some(Box::new(check)) })
+        let digest = Some(digest.into_bytes());
+        Ok(Self { dataset, check: Some(Box::new(check)), digest, by_user: false })
     }
 }
 
 impl<D, J> Distinct<D, Vec<J>> {
     /// Compares the users of the examples in each item: the data set of a user-level training, in
-    /// which an item is all that one user owns. Items may be empty.
+    /// which an item is all that one user owns. Items may be empty. Only plans for users accept it.
     ///
     /// Every item is loaded once, and up to 1,000 of them twice. The keys of all users stay in
     /// memory.
@@ -155,9 +167,12 @@ impl<D, J> Distinct<D, Vec<J>> {
         K: Eq + Hash + Send + Sync + 'static,
     {
         let mut items: HashMap<K, usize> = HashMap::new();
+        let mut digest = KeyDigest::default();
         for index in 0..dataset.len() {
             let examples = dataset.get(index).map_err(DpError::dataset)?;
-            let Some(first) = examples.first().map(&user) else { continue };
+            let first = examples.first().map(&user);
+            digest.add(&first);
+            let Some(first) = first else { continue };
             if examples.iter().any(|example| user(example) != first) {
                 return Err(DpError::invalid(
                     "dataset",
@@ -182,7 +197,8 @@ impl<D, J> Distinct<D, Vec<J>> {
             if examples.iter().all(same) { Ok(()) } else { Err(changed(index)) }
         };
         load_again(&dataset, &check)?;
-        Ok(Self { dataset, check: Some(Box::new(check)) })
+        let digest = Some(digest.into_bytes());
+        Ok(Self { dataset, check: Some(Box::new(check)), digest, by_user: true })
     }
 }
 
@@ -211,9 +227,18 @@ where
 {
     fn identity(&self) -> RecordIdentity {
         match self.check {
+            Some(_) if self.by_user => RecordIdentity::UsersCompared,
             Some(_) => RecordIdentity::Compared,
             None => RecordIdentity::Declared,
         }
+    }
+
+    fn unit(&self) -> Option<UnitOfPrivacy> {
+        self.by_user.then_some(UnitOfPrivacy::User)
+    }
+
+    fn digest(&self) -> Option<[u8; 32]> {
+        self.digest
     }
 
     fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
@@ -258,6 +283,32 @@ fn changed(index: usize) -> DpError {
              leave sampling to the plan and augment in the batcher"
         ),
     )
+}
+
+/// A digest of keys in order.
+#[derive(Default)]
+pub(super) struct KeyDigest(blake3::Hasher);
+
+impl KeyDigest {
+    pub(super) fn add(&mut self, key: &impl Hash) {
+        key.hash(self);
+    }
+
+    pub(super) fn into_bytes(self) -> [u8; 32] {
+        *self.0.finalize().as_bytes()
+    }
+}
+
+impl Hasher for KeyDigest {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        let mut hash = [0; 8];
+        self.0.finalize_xof().fill(&mut hash);
+        u64::from_le_bytes(hash)
+    }
 }
 
 /// Returns a digest of the serialized record.
@@ -406,6 +457,30 @@ mod tests {
         assert!(error.contains("items 0 and 2 hold examples of the same user"), "{error}");
         let error = users(&[&[("a", 1)], &[("b", 1), ("c", 1)]]).unwrap_err().to_string();
         assert!(error.contains("item 1 holds examples of several"), "{error}");
+    }
+
+    #[test]
+    fn the_digest_follows_the_order_of_the_keys() {
+        let by_key = |records: Vec<u32>| {
+            let records = Distinct::by_key(InMemDataset::new(records), |record: &u32| *record);
+            records.unwrap().digest()
+        };
+        let digest = by_key(vec![3, 1, 2]);
+        assert!(digest.is_some() && digest == by_key(vec![3, 1, 2]));
+        assert_ne!(digest, by_key(vec![3, 2, 1]));
+        let serialized = |records: Vec<u32>| {
+            Distinct::<_, u32>::new(InMemDataset::new(records)).unwrap().digest()
+        };
+        assert_eq!(serialized(vec![3, 1]), serialized(vec![3, 1]));
+        assert_ne!(serialized(vec![3, 1]), serialized(vec![1, 3]));
+        let by_user = |users: [&[u8]; 3]| {
+            let items = InMemDataset::new(users.map(<[u8]>::to_vec).to_vec());
+            Distinct::by_user(items, |user: &u8| *user).unwrap().digest()
+        };
+        // A user without examples keeps their place.
+        assert_eq!(by_user([&[1], &[], &[2]]), by_user([&[1, 1], &[], &[2]]));
+        assert_ne!(by_user([&[1], &[], &[2]]), by_user([&[], &[1], &[2]]));
+        assert_eq!(Distinct::<_, u32>::assume(records(0..9)).digest(), None);
     }
 
     #[test]

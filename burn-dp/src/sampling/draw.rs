@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::tensor::{Bool, Device, Tensor, TensorData, assert_shape};
 
 use super::mechanism::SamplingMechanism;
-use super::records::RecordIdentity;
+use super::records::{RecordFacts, RecordIdentity};
 use crate::DpError;
 
 /// The units that a sampler drew for one step, each at most once. Only
@@ -136,14 +136,14 @@ pub struct DrawPart {
     range: Range<usize>,
     /// Number of rows of the physical batch; the padding comes last.
     rows: usize,
-    identity: RecordIdentity,
+    records: RecordFacts,
 }
 
 impl DrawPart {
     /// Returns the part at these positions of the draw, without padding.
     pub(super) fn of(draw: Draw, range: Range<usize>) -> Self {
         let rows = range.len();
-        Self { draw, range, rows, identity: RecordIdentity::NotChecked }
+        Self { draw, range, rows, records: RecordFacts::UNKNOWN }
     }
 
     /// Sets the number of rows of the physical batch, padding included.
@@ -154,7 +154,12 @@ impl DrawPart {
 
     /// Sets the evidence that the units are different records.
     pub(crate) fn with_identity(self, identity: RecordIdentity) -> Self {
-        Self { identity, ..self }
+        Self { records: RecordFacts { identity, ..self.records }, ..self }
+    }
+
+    /// Sets what the data set of the units states about its records.
+    pub(crate) fn with_records(self, records: RecordFacts) -> Self {
+        Self { records, ..self }
     }
 
     pub(crate) fn draw(&self) -> &Draw {
@@ -166,8 +171,8 @@ impl DrawPart {
         self.range.clone()
     }
 
-    pub(crate) fn identity(&self) -> RecordIdentity {
-        self.identity
+    pub(crate) fn records(&self) -> &RecordFacts {
+        &self.records
     }
 
     /// Returns the step that the part belongs to.

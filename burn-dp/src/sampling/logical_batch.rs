@@ -155,7 +155,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::random::InsecureSeed;
-    use crate::sampling::RecordIdentity;
+    use crate::sampling::RecordFacts;
 
     /// Returns the indices; fails or panics at a given unit.
     struct Echo {
@@ -182,8 +182,8 @@ mod tests {
             PaddingChoice::No
         }
 
-        fn identity(&self) -> RecordIdentity {
-            RecordIdentity::Declared
+        fn records(&self) -> &RecordFacts {
+            &RecordFacts::UNKNOWN
         }
     }
 

@@ -128,6 +128,7 @@ pub use participation::ParticipationPattern;
 pub use physical_batch::PhysicalBatch;
 pub use physical_batches::PhysicalBatches;
 pub use poisson::PoissonSampler;
+pub(crate) use records::RecordFacts;
 pub use records::{DistinctRecords, RecordIdentity};
 pub use sampler::Sampler;
 pub use shuffled::ShuffledSampler;

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::hash::Hash;
 
 use burn::data::dataset::Dataset;
+use burn_dp_accountant::UnitOfPrivacy;
 
 use super::example_choice::ExampleChoice;
 use super::records::{DistinctRecords, RecordIdentity};
@@ -157,13 +158,65 @@ impl OwnedExamples {
         u64::from_le_bytes(digest)
     }
 
-    /// Returns the data set of the selected examples.
+    /// Returns the data set of the selected examples, after their owners were counted again: in a
+    /// data set of another order, a user can own more of them. Each selected example is loaded once.
+    ///
+    /// # Arguments
+    ///
+    /// - `owners`: returns the users who own an example
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if `dataset` does not have one item for each example
+    /// whose owners were given, if a selected example has no owner, or if a user owns more than k
+    /// of them, and [`DpError::Dataset`] if an example cannot be loaded.
+    pub fn dataset<D, I, E, K>(
+        &self,
+        dataset: D,
+        owners: impl Fn(&I) -> Vec<K>,
+    ) -> Result<OwnedDataset<D>, DpError>
+    where
+        D: Dataset<I, E>,
+        E: Error + Send + Sync + 'static,
+        K: Eq + Hash,
+    {
+        let Self { selected, max_examples, .. } = self;
+        let owned = OwnedDataset { is_compared: true, ..self.assume_dataset(dataset)? };
+        let mut counts: HashMap<K, usize> = HashMap::new();
+        for &example in selected {
+            let users: HashSet<K> = owners(&owned.dataset.get(example).map_err(DpError::dataset)?)
+                .into_iter()
+                .collect();
+            if users.is_empty() {
+                return Err(of_nobody(example));
+            }
+            for user in users {
+                let count = counts.entry(user).or_default();
+                *count += 1;
+                if *count > *max_examples {
+                    return Err(DpError::invalid(
+                        "dataset",
+                        format!(
+                            "must have at most {max_examples} selected examples of each user, but \
+                             the owner of example {example} has more; give the examples in the \
+                             order in which their owners were given"
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(owned)
+    }
+
+    /// Returns the data set of the selected examples and assumes that they have the owners that
+    /// were given, for examples whose owners cannot be read from them. The privacy statement says
+    /// that nothing was compared.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if `dataset` does not have one item for each example
     /// whose owners were given.
-    pub fn dataset<D, I, E>(&self, dataset: D) -> Result<OwnedDataset<D>, DpError>
+    pub fn assume_dataset<D, I, E>(&self, dataset: D) -> Result<OwnedDataset<D>, DpError>
     where
         D: Dataset<I, E>,
         E: Error + Send + Sync + 'static,
@@ -178,7 +231,7 @@ impl OwnedExamples {
                 ),
             ));
         }
-        Ok(OwnedDataset { dataset, selected: self.selected.clone() })
+        Ok(OwnedDataset { dataset, selected: self.selected.clone(), is_compared: false })
     }
 }
 
@@ -206,14 +259,7 @@ impl Graph {
             return Err(DpError::invalid("owners", "must be given for at least one example"));
         }
         if let Some(example) = owners.iter().position(Vec::is_empty) {
-            return Err(DpError::invalid(
-                "owners",
-                format!(
-                    "must name at least one user for each example, but example {example} belongs \
-                     to nobody, and no guarantee would cover it; leave it out, or use it as public \
-                     data"
-                ),
-            ));
+            return Err(of_nobody(example));
         }
         Ok(Self { owners, users: numbers.len() })
     }
@@ -239,11 +285,25 @@ impl Graph {
     }
 }
 
-/// The selected examples of a data set; see [`OwnedExamples::dataset`].
+/// The error for an example that has no owner.
+fn of_nobody(example: usize) -> DpError {
+    DpError::invalid(
+        "owners",
+        format!(
+            "must name at least one user for each example, but example {example} belongs to \
+             nobody, and no guarantee would cover it; leave it out, or use it as public data"
+        ),
+    )
+}
+
+/// The selected examples of a data set; see [`OwnedExamples::dataset`]. An item is an example, also
+/// where the unit of the plan is a user.
 #[derive(Clone, Debug)]
 pub struct OwnedDataset<D> {
     dataset: D,
     selected: Vec<usize>,
+    /// Whether the owners of the selected examples were compared.
+    is_compared: bool,
 }
 
 impl<D> OwnedDataset<D> {
@@ -279,6 +339,14 @@ where
         self.dataset.identity()
     }
 
+    fn unit(&self) -> Option<UnitOfPrivacy> {
+        Some(UnitOfPrivacy::Example)
+    }
+
+    fn digest(&self) -> Option<[u8; 32]> {
+        self.dataset.digest().filter(|_| self.is_compared)
+    }
+
     fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
         self.dataset.check_record(self.selected[index], record)
     }
@@ -296,6 +364,7 @@ mod tests {
     use proptest::test_runner::RngSeed;
 
     use super::*;
+    use crate::sampling::Distinct;
 
     proptest! {
         #![proptest_config(ProptestConfig {
@@ -346,14 +415,39 @@ mod tests {
     #[test]
     fn items_are_the_selected_examples() {
         let owners = [vec![1, 2], vec![2, 3], vec![3, 4], vec![5]];
-        let selection = OwnedExamples::in_order(owners, 1).unwrap();
+        let selection = OwnedExamples::in_order(owners.clone(), 1).unwrap();
         let examples = InMemDataset::new(vec![10, 11, 12, 13]);
-        let dataset = selection.dataset::<_, i32, _>(examples).unwrap();
+        let of_example = |example: &i32| owners[*example as usize - 10].clone();
+        let dataset = selection.dataset(examples, of_example).unwrap();
         assert_eq!(dataset.get_many(vec![0, 1, 2]).unwrap(), [10, 12, 13]);
         assert_eq!(Dataset::<i32, _>::len(&dataset), selection.len());
         let short = InMemDataset::new(vec![10]);
-        let error = selection.dataset::<_, i32, _>(short).map(drop).unwrap_err().to_string();
+        let error = selection.dataset(short, of_example).map(drop).unwrap_err().to_string();
         assert!(error.contains("4 examples"), "{error}");
+    }
+
+    #[test]
+    fn a_data_set_in_another_order_than_the_owners_is_refused() {
+        // Examples of two owners each.
+        let owners = |example: &u8| vec![example / 2, 100 + example / 3];
+        let selection = OwnedExamples::in_order((0..6).map(|i| owners(&i)), 1).unwrap();
+        assert_eq!(selection.selected(), [0, 3]);
+        let dataset = |examples: Vec<u8>| {
+            let dataset = selection.dataset(InMemDataset::new(examples), owners);
+            dataset.map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(dataset(vec![0, 1, 2, 3, 4, 5]), Ok(()));
+        let error = dataset(vec![0, 5, 4, 1, 2, 3]).unwrap_err();
+        assert!(error.contains("owner of example 3 has more"), "{error}");
+        let examples = InMemDataset::new(vec![0_u8; 6]);
+        let nobody = selection.dataset(examples, |_: &u8| Vec::<u8>::new()).map(drop);
+        assert!(nobody.unwrap_err().to_string().contains("example 0 belongs to nobody"));
+        // Without a comparison, the order of the records is not compared either.
+        let keyed = || Distinct::by_key(InMemDataset::new((0..6).collect()), u8::clone).unwrap();
+        let compared = selection.dataset(keyed(), owners).unwrap();
+        assert!(DistinctRecords::<u8, _>::digest(&compared).is_some());
+        let assumed = selection.assume_dataset::<_, u8, _>(keyed()).unwrap();
+        assert!(DistinctRecords::<u8, _>::digest(&assumed).is_none());
     }
 
     #[test]

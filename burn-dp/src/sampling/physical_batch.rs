@@ -1,7 +1,7 @@
 //! The rows of a logical batch that are processed at once.
 
 use super::draw::{Draw, DrawPart};
-use super::records::RecordIdentity;
+use super::records::RecordFacts;
 
 /// The output of the user's `Batcher` for at most as many units as fit into memory, with the mark
 /// of their draw.
@@ -57,7 +57,7 @@ impl From<DrawPart> for PhysicalBatch<Vec<usize>> {
     fn from(part: DrawPart) -> Self {
         let units = part.private_indices().to_vec();
         // The loop loads the units itself, so nothing compares what it loads.
-        let part = part.with_rows(units.len()).with_identity(RecordIdentity::NotChecked);
+        let part = part.with_rows(units.len()).with_records(RecordFacts::UNKNOWN);
         Self { part, batch: units }
     }
 }

@@ -88,7 +88,7 @@ impl<O> Iterator for UnitLoader<O> {
         };
         Some(loaded.map(|(batch, rows)| {
             let part = DrawPart::of(self.draw.clone(), range).with_rows(rows);
-            PhysicalBatch::new(batch, part.with_identity(self.loader.identity()))
+            PhysicalBatch::new(batch, part.with_records(self.loader.records().clone()))
         }))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use burn::data::dataset::transform::{PartialDataset, ShuffledDataset};
 use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
+use burn_dp_accountant::UnitOfPrivacy;
 use serde::{Deserialize, Serialize};
 
 use super::example_choice::ExampleChoice;
@@ -92,6 +93,24 @@ where
         RecordIdentity::Declared
     }
 
+    /// Returns what one item is, or `None` if the type does not determine it. A plan for another
+    /// unit rejects the data set.
+    fn unit(&self) -> Option<UnitOfPrivacy> {
+        None
+    }
+
+    /// Returns a digest of what the records were compared by, in the order of the indices, or
+    /// `None` if they were not compared. A run rejects data sets with another digest than the first
+    /// one, also after it is resumed.
+    ///
+    /// # Privacy
+    ///
+    /// It is a function of the records. A checkpoint contains only a mark that depends on the key
+    /// of the run.
+    fn digest(&self) -> Option<[u8; 32]> {
+        None
+    }
+
     /// Checks that `record` is the record that `index` had when the records were compared.
     ///
     /// # Errors
@@ -125,12 +144,14 @@ pub enum RecordIdentity {
     Declared,
     /// All records, or their keys, were compared before the run, and again when they were loaded.
     Compared,
+    /// The keys of all users were compared, each item has one user, and each user has one item.
+    UsersCompared,
 }
 
 impl RecordIdentity {
-    /// Returns what the guarantee does not cover.
-    pub(crate) fn not_covered(self) -> &'static str {
-        match self {
+    /// Returns what a guarantee for this unit does not cover.
+    pub(crate) fn not_covered(self, unit: &UnitOfPrivacy) -> String {
+        let sentence = match self {
             Self::NotChecked | Self::Declared => {
                 "One record under several indices of the data set: the records were not compared."
             }
@@ -138,6 +159,19 @@ impl RecordIdentity {
                 "Records that overlap, or belong to one person, under several indices with \
                  different keys."
             }
+            Self::UsersCompared => {
+                return "A person with several user keys, who is several units. People who share a \
+                        user key, for example a default for unknown users, are one unit and are \
+                        not protected separately."
+                    .into();
+            }
+        };
+        match unit {
+            UnitOfPrivacy::User => format!(
+                "{sentence} One user could own several items: the users of the items were not \
+                 compared."
+            ),
+            _ => sentence.into(),
         }
     }
 }
@@ -148,14 +182,38 @@ impl fmt::Display for RecordIdentity {
             Self::NotChecked => "not checked",
             Self::Declared => "declared by the type of the data set",
             Self::Compared => "all records compared",
+            Self::UsersCompared => "all users compared",
         })
+    }
+}
+
+/// What a data set states about its records.
+#[derive(Clone)]
+pub(crate) struct RecordFacts {
+    pub(crate) identity: RecordIdentity,
+    pub(crate) unit: Option<UnitOfPrivacy>,
+    pub(crate) digest: Option<[u8; 32]>,
+}
+
+impl RecordFacts {
+    /// The facts of records that a loop loads itself.
+    pub(crate) const UNKNOWN: Self =
+        Self { identity: RecordIdentity::NotChecked, unit: None, digest: None };
+
+    /// Returns the facts of the records of `dataset`.
+    pub(crate) fn of<I, E>(dataset: &impl DistinctRecords<I, E>) -> Self
+    where
+        E: Error + Send + Sync + 'static,
+    {
+        let (identity, unit) = (dataset.identity(), dataset.unit());
+        Self { identity, unit, digest: dataset.digest() }
     }
 }
 
 impl<I: Clone + Send + Sync> DistinctRecords<I> for InMemDataset<I> {}
 
-/// A part of the records. A comparison that the whole data set made does not follow them: compare
-/// the records of the part with [`Distinct`](super::Distinct) instead.
+/// A part of the records. A comparison that the whole data set made does not follow them, nor does
+/// its unit: compare the records of the part with [`Distinct`](super::Distinct) instead.
 impl<D, I, E> DistinctRecords<I, E> for PartialDataset<D, I>
 where
     D: DistinctRecords<I, E>,
@@ -164,8 +222,8 @@ where
 {
 }
 
-/// A permutation of all records. A comparison that the data set made does not follow them: compare
-/// the permuted records with [`Distinct`](super::Distinct) instead.
+/// A permutation of all records. A comparison that the data set made does not follow them, nor does
+/// its unit: compare the permuted records with [`Distinct`](super::Distinct) instead.
 impl<D, I> DistinctRecords<I> for ShuffledDataset<D, I>
 where
     D: DistinctRecords<I>,
@@ -183,6 +241,14 @@ macro_rules! records_behind {
         {
             fn identity(&self) -> RecordIdentity {
                 (**self).identity()
+            }
+
+            fn unit(&self) -> Option<UnitOfPrivacy> {
+                (**self).unit()
+            }
+
+            fn digest(&self) -> Option<[u8; 32]> {
+                (**self).digest()
             }
 
             fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {

@@ -7,7 +7,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 
 use super::example_choice::ExampleChoice;
-use super::records::{DistinctRecords, RecordIdentity};
+use super::records::{DistinctRecords, RecordFacts};
 use crate::DpError;
 use crate::ops::has_kernels;
 
@@ -38,8 +38,8 @@ pub(crate) trait RowLoader<O>: Send + Sync {
     /// - `device`: as in [`load`](Self::load)
     fn padding(&self, computes: bool, device: Option<&Device>) -> PaddingChoice;
 
-    /// Returns the evidence that the units are different records.
-    fn identity(&self) -> RecordIdentity;
+    /// Returns what the data set states about its records.
+    fn records(&self) -> &RecordFacts;
 }
 
 /// Whether physical batches have a fixed number of rows.
@@ -68,6 +68,7 @@ pub(super) enum Padding<I> {
 /// Loads units of a data set with Burn's batcher.
 pub(super) struct DatasetLoader<D, I, E, O> {
     pub(super) dataset: D,
+    pub(super) records: RecordFacts,
     pub(super) batcher: Arc<dyn Batcher<I, O>>,
     pub(super) padding: Padding<I>,
     pub(super) device: Device,
@@ -127,7 +128,7 @@ where
         }
     }
 
-    fn identity(&self) -> RecordIdentity {
-        self.dataset.identity()
+    fn records(&self) -> &RecordFacts {
+        &self.records
     }
 }

@@ -5,7 +5,9 @@ use std::error::Error;
 use std::hash::Hash;
 
 use burn::data::dataset::Dataset;
+use burn_dp_accountant::UnitOfPrivacy;
 
+use super::distinct::KeyDigest;
 use super::example_choice::ExampleChoice;
 use super::records::{DistinctRecords, RecordIdentity};
 use crate::DpError;
@@ -31,8 +33,9 @@ type Owner<I> = dyn Fn(&I, usize) -> bool + Send + Sync;
 /// records bounds the cost of a user, and the choice of the records depends only on the key of the
 /// run and the records of that user.
 ///
-/// The keys are trusted: a person with two keys is two users. The key of each record is compared
-/// again when it is loaded.
+/// The keys are trusted: a person with two keys is two users, and people who share a key are one
+/// user. The key of each record is compared again when it is loaded. Plans for another unit reject
+/// the data set.
 ///
 /// # Example
 ///
@@ -67,6 +70,8 @@ pub struct UserDataset<D, I> {
     records: Vec<Vec<usize>>,
     owner: Box<Owner<I>>,
     limit: Limit,
+    /// Of the keys of all users in order.
+    digest: [u8; 32],
 }
 
 /// How many records of a user are used.
@@ -85,6 +90,12 @@ impl<D, I> UserDataset<D, I> {
     /// Every record is loaded once. The keys of all users stay in memory, along with 8 bytes per
     /// record.
     ///
+    /// # Privacy
+    ///
+    /// Records with the same key are one unit: people who share a key are not protected
+    /// separately. A default such as `user_id.unwrap_or(0)` makes all anonymous people one unit:
+    /// leave such records out, or give each of them a separate key, which protects one record.
+    ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if there are no records, and [`DpError::Dataset`] if a
@@ -99,10 +110,15 @@ impl<D, I> UserDataset<D, I> {
         K: Eq + Hash + Send + Sync + 'static,
     {
         let (mut users, mut records) = (HashMap::new(), Vec::<Vec<usize>>::new());
+        let mut digest = KeyDigest::default();
         for index in 0..dataset.len() {
             let record = dataset.get(index).map_err(DpError::dataset)?;
-            let user = *users.entry(key(&record)).or_insert(records.len());
-            if user == records.len() {
+            let next = records.len();
+            let user = *users.entry(key(&record)).or_insert_with_key(|key| {
+                digest.add(key);
+                next
+            });
+            if user == next {
                 records.push(Vec::new());
             }
             records[user].push(index);
@@ -111,7 +127,8 @@ impl<D, I> UserDataset<D, I> {
             return Err(DpError::invalid("dataset", "must have at least one record, got none"));
         }
         let owner = move |record: &I, user| users.get(&key(record)) == Some(&user);
-        Ok(Self { dataset, records, owner: Box::new(owner), limit: Limit::All })
+        let (owner, digest) = (Box::new(owner), digest.into_bytes());
+        Ok(Self { dataset, records, owner, limit: Limit::All, digest })
     }
 
     /// Uses at most `max_examples` records of a user in a step: a uniform subset, chosen again in
@@ -177,7 +194,15 @@ where
     E: Error + Send + Sync + 'static,
 {
     fn identity(&self) -> RecordIdentity {
-        RecordIdentity::Compared
+        RecordIdentity::UsersCompared
+    }
+
+    fn unit(&self) -> Option<UnitOfPrivacy> {
+        Some(UnitOfPrivacy::User)
+    }
+
+    fn digest(&self) -> Option<[u8; 32]> {
+        Some(self.digest)
     }
 
     fn check_record(&self, user: usize, records: &Vec<I>) -> Result<(), DpError> {
@@ -254,8 +279,17 @@ mod tests {
             assert_eq!(numbers(&records), expected);
             assert!(users.check_record(user, &records).is_ok());
         }
-        assert_eq!(users.identity(), RecordIdentity::Compared);
+        assert_eq!(users.identity(), RecordIdentity::UsersCompared);
+        assert_eq!(users.unit(), Some(UnitOfPrivacy::User));
         assert!(UserDataset::by_key(flat(&[]), |record: &Record| record.0).is_err());
+    }
+
+    #[test]
+    fn the_digest_follows_the_order_of_the_users_alone() {
+        let digest = |users: &[u8]| by_user(flat(users)).digest();
+        assert_eq!(digest(&[7, 3, 7, 9]), digest(&[7, 7, 3, 9]));
+        assert_ne!(digest(&[7, 3, 7, 9]), digest(&[3, 7, 7, 9]));
+        assert_ne!(digest(&[7, 3, 7, 9]), digest(&[7, 3, 7, 8]));
     }
 
     #[test]

@@ -142,7 +142,8 @@ impl PrivateTraining {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if `dataset` does not have the length of the plan.
+    /// Returns [`DpError::InvalidArgument`] if `dataset` does not have the length of the plan, or
+    /// has [items of another unit](DistinctRecords::unit).
     pub fn loader<D, I, O, E>(
         &self,
         builder: PrivateDataLoaderBuilder<I, O>,
@@ -154,8 +155,11 @@ impl PrivateTraining {
         O: Send + 'static,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let (sampler, steps) =
-            self.session.with_engine(|engine| (engine.plan.sampler(), engine.plan.steps()));
+        let unit = dataset.unit();
+        let (sampler, steps) = self.session.with_engine(|engine| {
+            engine.plan.check_unit(unit.as_ref())?;
+            Ok::<_, DpError>((engine.plan.sampler(), engine.plan.steps()))
+        })?;
         let batches = builder.build(dataset, sampler?, steps)?;
         Ok(Arc::new(PrivateDataLoader::new(self.session.clone(), batches)))
     }

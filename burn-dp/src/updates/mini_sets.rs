@@ -1,7 +1,7 @@
 use std::fmt;
 
 use burn::data::dataset::Dataset;
-use burn_dp_accountant::LedgerHeader;
+use burn_dp_accountant::{LedgerHeader, UnitOfPrivacy};
 use serde::{Deserialize, Serialize};
 
 use crate::DpError;
@@ -142,7 +142,8 @@ impl MiniSets {
         &self.order[first..self.order.len().min(first + self.size)]
     }
 
-    /// Returns the data set whose items are the mini-sets of `dataset`.
+    /// Returns the data set whose items are the mini-sets of `dataset`. Only plans for mini-sets
+    /// accept it.
     ///
     /// # Errors
     ///
@@ -211,6 +212,16 @@ where
 {
     fn identity(&self) -> RecordIdentity {
         self.dataset.identity()
+    }
+
+    fn unit(&self) -> Option<UnitOfPrivacy> {
+        Some(UnitOfPrivacy::MiniSet)
+    }
+
+    fn digest(&self) -> Option<[u8; 32]> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.dataset.digest()?).update(self.sets.digest().as_bytes());
+        Some(*hasher.finalize().as_bytes())
     }
 
     fn check_record(&self, index: usize, examples: &Vec<I>) -> Result<(), DpError> {

@@ -156,6 +156,21 @@ fn a_data_set_of_users_is_trained_with_user_level_privacy() {
 }
 
 #[test]
+fn a_plan_for_examples_has_no_loader_of_users() {
+    let config = PrivacyPlanConfig::new(30, 10.0).with_steps(STEPS).with_noise_multiplier(1.0);
+    let plan = config.with_insecure_seed(InsecureSeed(11)).init().unwrap();
+    let private = burn_dp::train::PrivateTrainingConfig::new(64).init(plan).unwrap();
+    let examples = InMemDataset::new((0..120).collect());
+    let users = UserDataset::by_key(examples, |example: &usize| example / 4).unwrap();
+    let refused = private.loader(PrivateDataLoaderBuilder::new(UserBatcher), users);
+    let error = refused.err().unwrap().to_string();
+    assert!(
+        error.contains("with all of their examples, but the plan draws one example"),
+        "{error}"
+    );
+}
+
+#[test]
 fn users_of_a_flat_data_set_use_other_examples_in_each_step() {
     // Every user owns 4 of 120 examples, and a step uses 3 of them.
     let flat = || {

@@ -332,7 +332,7 @@ fn a_user_whose_examples_change_during_a_round_ends_it_without_a_release() {
     let (_, training) = round(usize::MAX);
     assert_eq!(training.rounds(), 1);
     let facts = training.optimizer().statement(&[1e-3]).unwrap().facts;
-    assert_eq!(facts["identity_of_records"], "all records compared");
+    assert_eq!(facts["identity_of_records"], "all users compared");
 }
 
 /// Returns the items of twice as many users.

@@ -10,12 +10,14 @@ use burn_dp::audit::{CanaryCoins, CanaryDataset};
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::clipping::ClippedSum;
 use burn_dp::grads::PrivateBackward;
-use burn_dp::optim::DpOptimizer;
+use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::{
-    Distinct, DistinctRecords, Draw, DrawPart, LogicalBatch, OwnedExamples, RecordIdentity, Sampler,
+    Distinct, DistinctRecords, Draw, DrawPart, LogicalBatch, LogicalBatches, OwnedExamples,
+    PrivateDataLoaderBuilder, RecordIdentity, Sampler, UserDataset,
 };
 use burn_dp::updates::{MiniSets, UnitUpdate};
+use burn_dp_accountant::UnitOfPrivacy;
 
 use crate::fixtures::{Net, Rows, UNITS, batches, config, device, train_on};
 
@@ -352,6 +354,7 @@ fn declared_records_that_are_drawn_again_are_refused_in_the_first_step() {
 /// Checks that a data set of these records passes the checks of `inner` on, for its first item.
 fn passes_on<I: Clone>(dataset: impl DistinctRecords<I>, others: &[I]) {
     assert_eq!(dataset.identity(), RecordIdentity::Compared);
+    assert!(dataset.digest().is_some());
     let first = dataset.get(0).unwrap();
     dataset.check_record(0, &first).unwrap();
     for other in others {
@@ -368,7 +371,8 @@ fn data_sets_of_compared_records_compare_them_too() {
     let owners = || (0..UNITS).map(|example| vec![example / 2]);
     let shuffled = |seed| OwnedExamples::shuffled(owners(), 1, seed).unwrap();
     let selection = (0..).map(shuffled).find(|found| found.selected()[0] == 1).unwrap();
-    passes_on(selection.dataset::<_, usize, _>(compared()).unwrap(), &[0, 2]);
+    let owner = |example: &usize| vec![example / 2];
+    passes_on(selection.dataset(compared(), owner).unwrap(), &[0, 2]);
     let sets = MiniSets::consecutive(UNITS, 2).unwrap();
     passes_on(
         sets.dataset::<_, usize, _>(compared()).unwrap(),
@@ -403,4 +407,185 @@ fn the_weakest_identity_of_all_steps_survives_a_resumption() {
     optim.step(0.1, model, batch).unwrap();
     let facts = optim.statement(&[1e-5]).unwrap().facts;
     assert_eq!(facts["identity_of_records"], "declared by the type of the data set");
+}
+
+/// Returns the items as they are.
+struct Items;
+
+impl<I: Send> Batcher<I, Vec<I>> for Items {
+    fn batch(&self, items: Vec<I>, _: &Device) -> Vec<I> {
+        items
+    }
+}
+
+/// Users who own one example each.
+fn users() -> UserDataset<InMemDataset<usize>, usize> {
+    UserDataset::by_key(records(), |record: &usize| *record).unwrap()
+}
+
+fn of_users() -> PrivacyPlanConfig {
+    config().with_unit(UnitOfPrivacy::User)
+}
+
+fn batches_of<I: Send + 'static>(
+    config: PrivacyPlanConfig,
+    dataset: impl DistinctRecords<I> + 'static,
+) -> Result<LogicalBatches<Vec<I>>, DpError> {
+    config.init().unwrap().batches(dataset, Items, &device())
+}
+
+// Sharp edge: a guarantee for one example, although an item is all that a user owns.
+#[test]
+fn a_data_set_of_another_unit_than_the_plan_is_refused() {
+    let sets = MiniSets::consecutive(UNITS, 1).unwrap();
+    let of_sets = || sets.dataset::<_, usize, _>(records()).unwrap();
+    let owner = |example: &usize| vec![*example];
+    let selection = OwnedExamples::in_order((0..UNITS).map(|i| vec![i]), 1).unwrap();
+    let owned = || selection.dataset(records(), owner).unwrap();
+    let finish = |config: PrivacyPlanConfig| config.with_steps(8).with_noise_multiplier(1.0);
+    let for_sets = || finish(PrivacyPlanConfig::for_mini_sets(&sets, 20.0));
+    let for_owned = || finish(PrivacyPlanConfig::for_owned_examples(&selection, 20.0));
+    let user = "items that are one user, with all of their examples";
+    let set = "items that are one mini-set of examples";
+    for (refused, words) in [
+        (batches_of(config(), users()).map(drop), [user, "draws one example", "with_unit"]),
+        (batches_of(config(), Box::new(users())).map(drop), [user, "draws one example", "User"]),
+        (batches_of(config(), of_sets()).map(drop), [set, "draws one example", "for_mini_sets"]),
+        (batches_of(for_sets(), users()).map(drop), [user, "draws one mini-set", "with_unit"]),
+        (batches_of(of_users(), of_sets()).map(drop), [set, "draws one user", "for_mini_sets"]),
+        (
+            batches_of(of_users(), owned()).map(drop),
+            ["items that are one example", "draws one user", "for_owned_examples"],
+        ),
+    ] {
+        let error = refused.unwrap_err().to_string();
+        assert!(words.iter().all(|words| error.contains(words)), "{error}");
+    }
+    let households = UnitOfPrivacy::Other("one household".into());
+    for accepted in [
+        batches_of(of_users(), std::sync::Arc::new(users())).map(drop),
+        batches_of(config().with_unit(households), users()).map(drop),
+        batches_of(for_sets(), of_sets()).map(drop),
+        batches_of(for_owned(), owned()).map(drop),
+        batches_of(for_owned().with_unit(UnitOfPrivacy::User), owned()).map(drop),
+        // Not known.
+        batches_of(of_users(), records()).map(drop),
+    ] {
+        accepted.unwrap();
+    }
+
+    // A loader that was created without the plan.
+    let mut optim = optimizer();
+    let loader = PrivateDataLoaderBuilder::new(Items).with_device(device());
+    let mut batches = loader.build(users(), optim.plan().sampler().unwrap(), 1).unwrap();
+    let batch = batches.next().unwrap().unwrap();
+    let physical = batch.physical_batches(5).unwrap().next().unwrap().unwrap();
+    let update =
+        |model: Net, owned: Vec<usize>| UnitUpdate::gradient(&model, model.losses_of(&owned));
+    let error = optim.unit_updates(&Net::new(), physical, update).unwrap_err().to_string();
+    assert!(error.contains(user), "{error}");
+}
+
+/// Returns what the statement does not cover after one step on these items.
+fn not_covered<I: Send + 'static>(
+    config: PrivacyPlanConfig,
+    dataset: impl DistinctRecords<I> + 'static,
+    loss: impl Fn(&Net, I) -> burn::tensor::Tensor<1>,
+) -> String {
+    let mut optim = config.init().unwrap().optimizer(SgdConfig::new().init());
+    let mut batches = optim.plan().batches(dataset, Items, &device()).unwrap();
+    let (batch, model) = (batches.next().unwrap().unwrap(), Net::new());
+    for physical in batch.physical_batches(64).unwrap() {
+        optim.backward_each(&model, physical.unwrap(), &loss).unwrap();
+    }
+    optim.step(0.1, model, batch).unwrap();
+    optim.statement(&[1e-5]).unwrap().not_covered.join(" ")
+}
+
+fn of_one(model: &Net, example: usize) -> burn::tensor::Tensor<1> {
+    model.losses_of(&[example])
+}
+
+fn of_several(model: &Net, examples: Vec<usize>) -> burn::tensor::Tensor<1> {
+    model.losses_of(&examples)
+}
+
+// Sharp edge: a guarantee for one user, although they own several items, or several people share a
+// key.
+#[test]
+fn a_guarantee_for_users_says_what_was_compared_of_them() {
+    let several = "One user could own several items";
+    let shared = "People who share a user key";
+    let compared = || Distinct::new(records()).unwrap();
+    for (text, expected) in [
+        (not_covered(config(), records(), of_one), [false, false]),
+        (not_covered(of_users(), records(), of_one), [true, false]),
+        (not_covered(of_users(), compared(), of_one), [true, false]),
+        (not_covered(of_users(), users(), of_several), [false, true]),
+    ] {
+        assert_eq!([text.contains(several), text.contains(shared)], expected, "{text}");
+    }
+}
+
+// Sharp edge: an index that is another record in a later step.
+#[test]
+fn records_in_another_order_are_refused_also_after_a_resumption() {
+    fn load(optim: &DpOptimizer, reversed: bool) -> LogicalBatch<burn::tensor::Tensor<2>> {
+        let mut records: Vec<usize> = (0..UNITS).collect();
+        if reversed {
+            records.reverse();
+        }
+        let records = Distinct::by_key(InMemDataset::new(records), |record: &usize| *record);
+        let batches = optim.plan().batches(records.unwrap(), Rows, &device()).unwrap();
+        batches.skip_to(optim.next_step()).unwrap().next().unwrap().unwrap()
+    }
+    let refused = |error: DpError| {
+        let error = error.to_string();
+        assert!(error.contains("the records of the run, in the same order"), "{error}");
+    };
+    let mut optim = optimizer();
+    // Within a step. Nothing is released, so that the other order can begin the run.
+    let (first, other) = (load(&optim, false), load(&optim, true));
+    let part = |batch: &LogicalBatch<_>, number| {
+        batch.physical_batches(5).unwrap().nth(number).unwrap().unwrap()
+    };
+    optim.backward(&Net::new(), part(&first, 0), Net::losses).unwrap();
+    refused(optim.backward(&Net::new(), part(&other, 1), Net::losses).unwrap_err());
+    optim.discard();
+    step_of(&mut optim, other).unwrap();
+
+    let next = load(&optim, false);
+    refused(step_of(&mut optim, next).unwrap_err());
+    optim.discard();
+    let folder = tempfile::tempdir().unwrap();
+    let checkpointer = Checkpointer::new(folder.path());
+    checkpointer.save(&Net::new(), &optim).unwrap();
+    drop(optim);
+    let checkpoint = checkpointer.latest().unwrap().unwrap();
+    let plan = config().init().unwrap();
+    let (mut optim, _) = checkpoint.restore(plan, SgdConfig::new().init(), Net::new()).unwrap();
+    let next = load(&optim, false);
+    refused(step_of(&mut optim, next).unwrap_err());
+    optim.discard();
+    let next = load(&optim, true);
+    step_of(&mut optim, next).unwrap();
+}
+
+#[test]
+fn an_order_that_was_not_compared_is_stated_where_the_guarantee_needs_it() {
+    let is_stated = |text: String| text.contains("the order of the records was not compared");
+    let parts = || config().with_sampling(SamplingScheme::CyclicPoisson { parts: 2 });
+    let compared = || Distinct::new(records()).unwrap();
+    assert!(!is_stated(not_covered(config(), records(), of_one)));
+    assert!(is_stated(not_covered(parts(), records(), of_one)));
+    assert!(!is_stated(not_covered(parts(), compared(), of_one)));
+    let sets = MiniSets::consecutive(UNITS, 1).unwrap();
+    let for_sets = || {
+        let config = PrivacyPlanConfig::for_mini_sets(&sets, 20.0);
+        config.with_steps(8).with_noise_multiplier(1.0).with_insecure_seed(InsecureSeed(5))
+    };
+    let by_set = sets.dataset::<_, usize, _>(records()).unwrap();
+    assert!(is_stated(not_covered(for_sets(), by_set, of_several)));
+    let by_set = sets.dataset::<_, usize, _>(compared()).unwrap();
+    assert!(!is_stated(not_covered(for_sets(), by_set, of_several)));
 }

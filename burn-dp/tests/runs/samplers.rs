@@ -246,7 +246,8 @@ fn a_selection_of_owned_examples_trains_with_a_guarantee_for_the_user() {
         .with_insecure_seed(InsecureSeed(5));
     let plan = config.init().unwrap();
     let examples = InMemDataset::new((0..UNITS).collect::<Vec<usize>>());
-    let dataset = selection.dataset::<_, usize, _>(examples).unwrap();
+    let owners = |example: &usize| vec![example / 2, example / 3];
+    let dataset = selection.dataset(examples, owners).unwrap();
     let batches = plan.batches(dataset, Rows, &device()).unwrap();
     let mut optim = plan.optimizer(SgdConfig::new().init());
     train(&mut optim, Net::new(), batches, 8);

@@ -2,7 +2,7 @@
 
 use burn_dp_accountant::{DpEvent, PrivacyLedger};
 
-use super::pending::{Pending, other_draw};
+use super::pending::{Pending, other_draw, other_records};
 use crate::DpError;
 use crate::clipping::Thresholds;
 use crate::optim::PrivacyPlan;
@@ -14,15 +14,25 @@ pub(crate) struct Admission<'a> {
     pub(super) ledger: &'a PrivacyLedger,
     pub(super) next_step: u64,
     pub(super) pending: Option<&'a Pending>,
+    /// The mark of the records of earlier steps.
+    pub(super) records: Option<&'a str>,
     /// The thresholds of the step, if they are fixed.
     #[cfg_attr(not(feature = "train"), allow(dead_code))]
     pub(super) frozen: Option<&'a Thresholds>,
 }
 
 impl Admission<'_> {
-    /// Returns an error unless the units of `part` belong to the next step and are not in its sum.
+    /// Returns an error unless the units of `part` belong to the next step and are not in its sum,
+    /// and its data set has the unit of the plan and the records of earlier steps.
     pub(crate) fn check_part(&self, part: &DrawPart) -> Result<(), DpError> {
         self.check_origin(part.draw())?;
+        self.plan.check_unit(part.records().unit.as_ref())?;
+        if let (Some(records), Some(digest)) = (self.records, &part.records().digest)
+            && !self.plan.source.is_forgotten()
+            && self.plan.key().mark_of(digest) != records
+        {
+            return Err(other_records());
+        }
         self.pending.map_or(Ok(()), |pending| pending.check(part))
     }
 

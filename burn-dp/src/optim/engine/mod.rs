@@ -28,6 +28,7 @@ pub(crate) use state::{EngineState, LostSteps, RunSource, damaged};
 use admission::Admission;
 use forward::row_scope;
 use pending::{Pending, check_sum};
+use statement::with_another;
 
 use super::PUBLIC_DATA;
 use super::buffers::BufferCheck;
@@ -67,6 +68,8 @@ pub(crate) struct PrivacyEngine {
     pub(crate) buffers: BufferCheck,
     /// The evidence that the units are different records: the weakest of all parts.
     identity: Option<RecordIdentity>,
+    /// A mark of the records and their order, under the key of the run, once they are known.
+    records: Option<String>,
     /// Public facts of this run, for its statements.
     facts: BTreeMap<String, String>,
     /// Everything that was released, including steps that a resumed run repeats.
@@ -108,6 +111,7 @@ impl PrivacyEngine {
             last: None,
             buffers: BufferCheck::default(),
             identity: None,
+            records: None,
             facts: BTreeMap::new(),
             releases: Mutex::new(releases),
             next_noise: None,
@@ -159,6 +163,7 @@ impl PrivacyEngine {
             ledger: &self.ledger,
             next_step: self.next_step,
             pending: self.pending.as_ref(),
+            records: self.records.as_deref(),
             frozen: self.frozen.as_ref(),
         }
     }
@@ -323,15 +328,6 @@ fn refuse_second(name: &str, present: Option<&impl std::fmt::Display>) -> Result
     Err(DpError::state(format!(
         "the optimizer has a {name} already ({present}); a restored run keeps its own"
     )))
-}
-
-/// Returns the values of a fact with another one, each of them once.
-fn with_another(known: Option<&String>, value: &str) -> String {
-    match known {
-        Some(known) if known.split("; ").any(|other| other == value) => known.clone(),
-        Some(known) => format!("{known}; {value}"),
-        None => value.to_string(),
-    }
 }
 
 #[cfg(test)]

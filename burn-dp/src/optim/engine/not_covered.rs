@@ -23,6 +23,9 @@ pub(super) const LOST_STEPS: &str = "lost_steps";
 /// Name of the fact that the program clipped sums itself.
 pub(super) const OWN_SUMS: &str = "clipped_sums";
 
+/// Name of the fact that nothing compared the order of the records.
+pub(super) const RECORD_ORDER: &str = "order_of_records";
+
 /// Name of the fact where the key of the run is stored.
 pub(super) const NOISE_KEY: &str = "noise_key";
 
@@ -30,7 +33,12 @@ pub(super) const NOISE_KEY: &str = "noise_key";
 pub(super) const KEY_IN_RECORDS: &str = "in records that the program stores";
 
 /// The meaning of some facts.
-const FACTS: [(&str, &str); 5] = [
+const FACTS: [(&str, &str); 6] = [
+    (
+        RECORD_ORDER,
+        "That an index is the same record in all steps, and has the owners or the mini-set of the \
+         plan: the order of the records was not compared.",
+    ),
     (
         OWN_SUMS,
         "Clipped sums that the program added: that each has the clipped gradients of its units, \

@@ -2,31 +2,36 @@
 
 use crate::DpError;
 use crate::clipping::{ClippedSum, Thresholds};
-use crate::sampling::{Draw, DrawPart, RecordIdentity};
+use crate::sampling::{Draw, DrawPart, RecordFacts};
 
 /// The units of the current logical step that were clipped, and their sum.
 pub(super) struct Pending {
     pub(super) draw: Draw,
     /// Whether the unit at each position of the draw is in the sum.
     pub(super) given: Vec<bool>,
-    /// The weakest identity of all parts.
-    pub(super) identity: RecordIdentity,
+    /// What all parts state about their records.
+    pub(super) records: RecordFacts,
     pub(super) sum: ClippedSum,
 }
 
 impl Pending {
     /// Starts a logical step with the clipped sum of the units of `part`.
     pub(super) fn new(part: &DrawPart, sum: ClippedSum) -> Self {
-        let (draw, identity) = (part.draw().clone(), part.identity());
+        let (draw, records) = (part.draw().clone(), part.records().clone());
         let mut given = vec![false; draw.private_indices().len()];
         given[part.positions()].fill(true);
-        Self { draw, given, identity, sum }
+        Self { draw, given, records, sum }
     }
 
     /// Returns an error if a unit of `part` is in the sum, or if `part` is of another draw.
     pub(super) fn check(&self, part: &DrawPart) -> Result<(), DpError> {
         if *part.draw() != self.draw {
             return Err(other_draw(self.draw.step()));
+        }
+        if let (Some(digest), Some(other)) = (self.records.digest, part.records().digest)
+            && digest != other
+        {
+            return Err(other_records());
         }
         let mut units = part.positions().zip(part.private_indices());
         match units.find(|&(position, _)| self.given[position]) {
@@ -39,7 +44,9 @@ impl Pending {
     pub(super) fn add(&mut self, part: &DrawPart, sum: ClippedSum) -> Result<(), DpError> {
         self.sum.accumulate(sum)?;
         self.given[part.positions()].fill(true);
-        self.identity = self.identity.min(part.identity());
+        let (records, other) = (&mut self.records, part.records());
+        records.identity = records.identity.min(other.identity);
+        records.digest = records.digest.filter(|_| other.digest.is_some());
         Ok(())
     }
 }
@@ -78,6 +85,16 @@ pub(crate) fn given_twice(unit: usize, step: u64) -> DpError {
          threshold; give every physical batch of the logical batch once, and call `discard` before \
          a logical batch is clipped again"
     ))
+}
+
+/// The error for records that are not those of the steps before, or not in their order.
+pub(super) fn other_records() -> DpError {
+    DpError::invalid(
+        "dataset",
+        "must have the records of the run, in the same order in all steps and after it is \
+         resumed: the draws assume that an index is always the same record; load the records in \
+         the order of the first step, or start a new run with its own budget",
+    )
 }
 
 /// The error for a draw that is not the one that was clipped.

@@ -45,6 +45,9 @@ pub(crate) struct EngineState {
     /// The evidence that the units are different records.
     #[serde(default)]
     identity: Option<RecordIdentity>,
+    /// A mark of the records and their order, under the key of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    records: Option<String>,
     /// Public facts of the run that are not in its plan.
     #[serde(default)]
     facts: BTreeMap<String, String>,
@@ -117,6 +120,7 @@ impl EngineState {
             clipping: engine.plan.clipping.save_state(),
             independence: Some(engine.independence.seen()),
             identity: engine.identity,
+            records: engine.records.clone(),
             facts: {
                 let mut facts = engine.facts.clone();
                 if engine.releases()?.in_records {
@@ -227,6 +231,7 @@ impl EngineState {
         let mut options = std::mem::replace(&mut engine.facts, self.facts.clone());
         let public = options.remove(PUBLIC_DATA).unwrap_or_default();
         engine.identity = self.identity;
+        engine.records = self.records.clone();
         engine.facts.extend(options);
         // The data that the run named, and the data that the program named before it resumed the
         // run.

@@ -6,13 +6,13 @@ use std::sync::PoisonError;
 use burn::module::Module;
 use burn_dp_accountant::{PrivacyLedger, PrivacyStatement, UnitOfPrivacy};
 
+use super::PrivacyEngine;
 use super::not_covered::{self, KEY_IN_RECORDS, NOISE_KEY};
-use super::{PrivacyEngine, with_another};
 use crate::DpError;
 use crate::model::precision_name;
 use crate::optim::independence::Independence;
 use crate::optim::releases::{KeyStorage, Lock};
-use crate::sampling::RecordIdentity;
+use crate::sampling::{RecordFacts, RecordIdentity};
 
 /// How a file protects the key from other users.
 const KEY_IN_FILE: &str = match cfg!(windows) {
@@ -51,7 +51,7 @@ impl PrivacyEngine {
         let identity = if lost > 0 { Some(RecordIdentity::NotChecked) } else { self.identity };
         if let Some(identity) = identity {
             facts.insert("identity_of_records".into(), identity.to_string());
-            sentences.push(identity.not_covered().into());
+            sentences.push(identity.not_covered(self.plan.unit()));
         }
         self.options_of_passes(&mut facts);
         sentences.extend(not_covered::of_facts(&facts));
@@ -99,6 +99,21 @@ impl PrivacyEngine {
         let _ = model;
     }
 
+    /// Notes what the data sets of a step state about their records.
+    pub(super) fn note_records(&mut self, records: RecordFacts) {
+        let identity = records.identity;
+        self.identity = Some(self.identity.map_or(identity, |found| found.min(identity)));
+        match records.digest {
+            Some(digest) if self.records.is_none() => {
+                self.records = Some(self.plan.key().mark_of(&digest));
+            }
+            None if self.plan.binds_records() => {
+                self.note(not_covered::RECORD_ORDER, "not compared")
+            }
+            _ => {}
+        }
+    }
+
     /// Notes that the program adds clipped sums.
     pub(crate) fn note_sums_from_elsewhere(&mut self) {
         self.note(not_covered::OWN_SUMS, "some were added by the program");
@@ -142,5 +157,14 @@ impl PrivacyEngine {
                     .into(),
             );
         }
+    }
+}
+
+/// Returns the values of a fact with another one, each of them once.
+pub(super) fn with_another(known: Option<&String>, value: &str) -> String {
+    match known {
+        Some(known) if known.split("; ").any(|other| other == value) => known.clone(),
+        Some(known) => format!("{known}; {value}"),
+        None => value.to_string(),
     }
 }

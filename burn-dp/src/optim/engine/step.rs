@@ -92,8 +92,8 @@ impl PrivacyEngine {
             None => None,
         };
         let sum = match self.pending.take() {
-            Some(Pending { identity, sum, .. }) => {
-                self.identity = Some(self.identity.map_or(identity, |found| found.min(identity)));
+            Some(Pending { records, sum, .. }) => {
+                self.note_records(records);
                 sum
             }
             None => ClippedSum::empty(thresholds.clone()),
