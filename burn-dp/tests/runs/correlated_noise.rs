@@ -102,7 +102,8 @@ fn the_steps_of_a_run_are_one_entry_of_the_ledger() {
     let strategy = Strategy::banded_toeplitz(8, &[1.0, 0.5, 0.2]).unwrap();
     let config = shuffled().with_correlated_noise(strategy.clone());
     let (_, optim) = run(config, SgdConfig::new().init(), 17);
-    let [entry] = optim.ledger().entries() else { panic!("{:?}", optim.ledger().entries()) };
+    let ledger = optim.ledger();
+    let [entry] = ledger.entries() else { panic!("{:?}", ledger.entries()) };
     assert_eq!(entry.count, 8);
     // Two participations, four steps apart: columns that do not overlap.
     let sensitivity = strategy.sensitivity(2, 4).unwrap();
@@ -110,7 +111,7 @@ fn the_steps_of_a_run_are_one_entry_of_the_ledger() {
     let mut one = PrivacyLedger::new(optim.ledger().header().clone());
     one.record(&DpEvent::gaussian(1.0 / sensitivity)).unwrap();
     let epsilon = |ledger: &PrivacyLedger| ledger.nominal_epsilon(1e-3).unwrap().upper;
-    let (found, expected) = (epsilon(optim.ledger()), epsilon(&one));
+    let (found, expected) = (epsilon(&optim.ledger()), epsilon(&one));
     assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
     let text = optim.statement(&[1e-5]).unwrap().to_string();
     assert!(text.contains("correlated noise"), "{text}");
@@ -265,20 +266,20 @@ fn whole_epochs_of_bins_are_counted_whatever_is_lost() {
         let model = train_on(&mut first, Net::new(), 2, 17);
         let bytes = first.to_record().unwrap().to_bytes().unwrap();
         train_on(&mut first, model.clone(), 3, 17);
-        assert_eq!(epsilon(first.ledger()), of_steps(5));
+        assert_eq!(epsilon(&first.ledger()), of_steps(5));
         drop(first);
         // The record is of step 2 and the log of step 5: repeated, then skipped.
         let record = || DpOptimizerRecord::from_bytes(&bytes, &log).unwrap();
         let mut repeats = begin().load_record(record()).unwrap();
         train_on(&mut repeats, model.clone(), 3, 17);
         assert_eq!((repeats.ledger().releases(), repeats.ledger().entries().len()), (5, 1));
-        assert_eq!(epsilon(repeats.ledger()), of_steps(5));
+        assert_eq!(epsilon(&repeats.ledger()), of_steps(5));
         drop(repeats);
         let mut skips = begin().load_record(record().skip_lost_steps()).unwrap();
-        assert_eq!((skips.next_step(), epsilon(skips.ledger())), (5, of_steps(5)));
+        assert_eq!((skips.next_step(), epsilon(&skips.ledger())), (5, of_steps(5)));
         train_on(&mut skips, model, 3, 17);
         assert_eq!((skips.ledger().releases(), skips.ledger().entries().len()), (8, 1));
-        assert_eq!(epsilon(skips.ledger()), of_steps(8));
+        assert_eq!(epsilon(&skips.ledger()), of_steps(8));
         // A run that ends within an epoch costs the whole epoch.
         if let SamplingScheme::BallsInBins { .. } | SamplingScheme::RandomAllocation { .. } = scheme
         {
@@ -343,7 +344,7 @@ fn counts_beside_correlated_noise_cost_at_most_their_share() {
         exact.record(&DpEvent::gaussian((of_sums + of_counts).powf(-0.5))).unwrap();
         let (_, optim) = run(config, SgdConfig::new().init(), 17);
         let epsilon = |ledger: &PrivacyLedger| ledger.nominal_epsilon(1e-3).unwrap().upper;
-        let (found, truth) = (epsilon(optim.ledger()), epsilon(&exact));
+        let (found, truth) = (epsilon(&optim.ledger()), epsilon(&exact));
         assert!(
             found >= truth * (1.0 - 1e-9) && found < 1.4 * truth,
             "{strategy}: {found} {truth}"

@@ -64,7 +64,7 @@ fn the_ledger_says_what_the_statement_says_and_so_does_a_later_run() {
     let statement = PrivacyStatement::from_ledger(&ledger, &[1e-3]).unwrap();
     assert_eq!(statement, optim.statement(&[1e-3]).unwrap());
     assert_eq!(statement.facts["identity_of_records"], "not checked");
-    assert_eq!(statement.facts["public_data"], "drawings of the museum");
+    assert!(statement.facts["public_data"].contains("drawings of the museum"));
 
     let later = secret().with_earlier_releases(ledger).init().unwrap();
     let later = later.optimizer(SgdConfig::new().init());

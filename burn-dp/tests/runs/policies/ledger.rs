@@ -24,7 +24,8 @@ fn counts_are_in_the_ledger_and_cost_what_the_formula_says() {
         optim
     };
     let optim = run(config().with_clipping(quantile()));
-    let DpEvent::PoissonSampled { event, .. } = &optim.ledger().entries()[0].event else {
+    let ledger = optim.ledger();
+    let DpEvent::PoissonSampled { event, .. } = &ledger.entries()[0].event else {
         panic!()
     };
     let DpEvent::JointGaussian { noise_multipliers } = &**event else { panic!("{event}") };
@@ -35,7 +36,7 @@ fn counts_are_in_the_ledger_and_cost_what_the_formula_says() {
 
     let epsilon = |ledger: &PrivacyLedger| ledger.nominal_epsilon(1e-4).unwrap();
     let flat = run(config().with_max_grad_norm(1.0));
-    let (with, without) = (epsilon(optim.ledger()), epsilon(flat.ledger()));
+    let (with, without) = (epsilon(&optim.ledger()), epsilon(&flat.ledger()));
     assert!((with.estimate / without.estimate - 1.0).abs() < 1e-6, "the same whole");
     // An accountant that ignored the counts would report less.
     let mut forgetful = PrivacyLedger::new(optim.ledger().header().clone());
@@ -144,7 +145,8 @@ fn counts_have_the_noise_that_the_ledger_is_told() {
     // Nobody was counted: an estimate moved from 0.1 only by the noise, at a rate of 0.2.
     let adapted = optim.plan().clipping().adapted();
     let noise: Vec<f64> = adapted.iter().map(|(_, at)| -(at / 0.1).ln() / 0.2 * batch).collect();
-    let DpEvent::PoissonSampled { event, .. } = &optim.ledger().entries()[0].event else {
+    let ledger = optim.ledger();
+    let DpEvent::PoissonSampled { event, .. } = &ledger.entries()[0].event else {
         panic!()
     };
     let DpEvent::JointGaussian { noise_multipliers } = &**event else { panic!("{event}") };
@@ -231,7 +233,8 @@ fn the_statement_names_the_relation_the_unit_and_the_policy() {
             let mut optim =
                 config.with_clipping(quantile()).init().unwrap().optimizer(SgdConfig::new().init());
             train_on(&mut optim, Net::new(), 2, 1000);
-            let header = optim.ledger().header();
+            let ledger = optim.ledger();
+            let header = ledger.header();
             assert_eq!((header.relation, &header.unit), (relation, &unit));
             let text = optim.statement(&[1e-4]).unwrap().to_string();
             for words in [&relation.to_string(), &unit.to_string(), "0.5 quantile of the norms"] {
