@@ -97,7 +97,7 @@ impl Request<'_> {
         adapted: &'static [&'static str],
     ) -> Result<FinetuneFigures, TrainError> {
         let Self { options, texts, labels, config, names } = *self;
-        let parts = Parts { head: Some(M::HEAD), adapted };
+        let parts = Parts { head: Some(M::HEAD), new: None, adapted };
         let way = ways::way(&options.training, parts)?;
         let weights = Weights::read(&options.model)?;
         let head = format!("{}.", M::HEAD);
@@ -107,12 +107,15 @@ impl Request<'_> {
         let is_new = !has_head || !is_same;
         let has_pooler = weights.tensors().keys().any(|name| name.contains("pooler."));
         let lacks_pooler = matches!(config, Config::Bert(_)) && !has_pooler;
+        let parts = Parts { new: lacks_pooler.then_some(POOLER), ..parts };
         if lacks_pooler {
+            let trained =
+                if way == Way::Lora { ", and is fully trained, like the head" } else { "" };
             burn_dp_examples::print_line!(
-                "the checkpoint has no pooler: it starts with random values"
+                "the checkpoint has no pooler: it starts with random values{trained}"
             );
         }
-        let new = [is_new.then_some(M::HEAD), lacks_pooler.then_some(POOLER)];
+        let new = [is_new.then_some(M::HEAD), parts.new];
         let model = weights.load_into(model, new.into_iter().flatten())?;
         let encoding = Encoding::read(&options.model, config, texts.max_length)?;
         let columns = Columns {
@@ -138,12 +141,7 @@ impl Request<'_> {
         let source = Source { classes: Some(names.to_vec()), ..source };
         let run = FinetuneRun::new("classify", options, way, source)?;
         let all = model.num_params();
-        let export = Export {
-            architecture,
-            labels: Some(names),
-            head: Some(M::HEAD),
-            task: Some("SEQ_CLS"),
-        };
+        let export = Export { architecture, labels: Some(names), parts, task: Some("SEQ_CLS") };
         if way == Way::Probe {
             let model = model.freeze();
             let split = split.map(|samples| features(&model, &samples, run.device()));

@@ -37,7 +37,7 @@ pub(super) fn run(
     prompts: &Prompts,
     canaries: &CanaryOptions,
 ) -> Result<FinetuneFigures, TrainError> {
-    let parts = Parts { head: None, adapted: &["c_attn"] };
+    let parts = Parts { head: None, new: None, adapted: &["c_attn"] };
     let way = ways::way(&options.training, parts)?;
     if !(prompts.temperature >= 0.0 && prompts.temperature.is_finite()) {
         let reason = format!("must be a number of at least 0, got {}", prompts.temperature);
@@ -105,12 +105,8 @@ pub(super) fn run(
     let together = options.training.evaluated();
     let exposure = inserted.map(|inserted| inserted.expose(&writer, canaries, together));
     let generated = Generated { exposure: exposure.transpose()?, ..generated };
-    let export = Export {
-        architecture: "GPT2LMHeadModel",
-        labels: None,
-        head: None,
-        task: Some("CAUSAL_LM"),
-    };
+    let export =
+        Export { architecture: "GPT2LMHeadModel", labels: None, parts, task: Some("CAUSAL_LM") };
     finish(run, trained, Some(generated), |model| match &targets {
         Some(targets) if !options.training.merge => {
             Written::adapter(&export, &options.model, &model, targets)

@@ -56,7 +56,7 @@ pub(super) fn run(
     device.seed(options.training.seed);
     let request = Request { options, images, weights: &weights, names: &names };
     if let Some(config) = TorchvisionResNetConfig::of(&weights) {
-        let parts = Parts { head: Some("fc"), adapted: &[] };
+        let parts = Parts { head: Some("fc"), new: None, adapted: &[] };
         let forward = Forward { scores: TorchvisionResNet::forward, side: images.image_size };
         let model = TorchvisionResNet::new(&config, names.len(), &device);
         return request.run(model, forward, parts, ("ResNet", IMAGENET));
@@ -69,7 +69,7 @@ pub(super) fn run(
         let reason = format!("must read images of 3 colors, not {}", config.num_channels);
         return Err(TrainError::option("--model", reason));
     }
-    let parts = Parts { head: Some("classifier"), adapted: &["query", "value"] };
+    let parts = Parts { head: Some("classifier"), new: None, adapted: &["query", "value"] };
     let forward = Forward { scores: VitClassifier::forward, side: config.image_size };
     let model = VitClassifier::new(&config, names.len(), &device);
     request.run(model, forward, parts, ("ViTForImageClassification", CENTERED))
@@ -140,7 +140,7 @@ impl Request<'_> {
         let evaluated = options.training.evaluated();
         let task = Classify { forward, encoder, loss, classes: names.len(), evaluated };
         let trained = run.train(&task, model, all, split)?;
-        let export = Export { architecture, labels: Some(names), head: parts.head, task: None };
+        let export = Export { architecture, labels: Some(names), parts, task: None };
         finish(run, trained, None, |model| match &targets {
             Some(targets) if !options.training.merge => {
                 Written::adapter(&export, &options.model, &model, targets)

@@ -14,8 +14,17 @@ use crate::weights::{is_in, parameters};
 pub(super) struct Parts {
     /// Path of the head of a classifier.
     pub(super) head: Option<&'static str>,
+    /// Path of another part that the checkpoint lacks. Adapters are trained with all of it.
+    pub(super) new: Option<&'static str>,
     /// Layers with adapters by default.
     pub(super) adapted: &'static [&'static str],
+}
+
+impl Parts {
+    /// Returns the paths of the parts that are fully trained and saved with adapters.
+    pub(super) fn with_adapters(self) -> impl Iterator<Item = &'static str> + Clone {
+        self.head.into_iter().chain(self.new)
+    }
 }
 
 /// Returns the way of training.
@@ -97,7 +106,7 @@ pub(super) fn choose<M: Module>(
             let rank = options.lora.unwrap_or(1);
             let alpha = options.lora_alpha.unwrap_or(rank as f64);
             let layers = layers(options, rank, parts.adapted)?;
-            let targets = LoraTargets::new(&model, &layers, alpha, parts.head);
+            let targets = LoraTargets::new(&model, &layers, alpha, parts.with_adapters());
             let targets = targets.map_err(|reason| TrainError::option("--lora-layers", reason))?;
             let targets = match options.packed_base {
                 Some(packing) => {
@@ -106,7 +115,8 @@ pub(super) fn choose<M: Module>(
                 }
                 None => targets,
             };
-            let heads = group(&model, |_, path| head(path));
+            let is_trained = |path: &str| parts.with_adapters().any(|part| is_in(part, path));
+            let heads = group(&model, |_, path| is_trained(path));
             let model = targets.attach(model)?;
             let model = if parts.head.is_some() { model.unfreeze_group(heads) } else { model };
             Ok((model, Some(targets)))

@@ -32,21 +32,22 @@ impl LoraTargets {
     ///
     /// - `layers`: names, and their ranks
     /// - `alpha`: the product of the factors is multiplied by `alpha / rank`
-    /// - `head`: path of the part that has no adapters because it is fully trained
+    /// - `heads`: paths of the parts that have no adapters because they are fully trained
     ///
     /// # Errors
     ///
     /// Returns a message with the first name that matches no such layer and the available names, or
     /// for a rank of 0.
-    pub fn new<M: Module>(
+    pub fn new<'a, M: Module>(
         model: &M,
         layers: &[(String, usize)],
         alpha: f64,
-        head: Option<&str>,
+        heads: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, String> {
+        let heads: Vec<&str> = heads.into_iter().collect();
         let mut known = Vec::new();
         parameters(model, |name, _| {
-            let is_head = head.is_some_and(|head| is_in(head, &name.path));
+            let is_head = heads.iter().any(|head| is_in(head, &name.path));
             let is_weight = name.layer != LayerKind::Other && name.stored.ends_with(".weight");
             if is_weight && !is_head {
                 known.push(name);
@@ -95,7 +96,7 @@ impl LoraTargets {
     /// Returns whether the embedding of a language model, which is also its output layer, has an
     /// adapter. It changes both uses, but only one in `peft`.
     pub(crate) fn has_tied(&self) -> bool {
-        self.ranks.keys().any(|path| is_tied(path, None))
+        self.ranks.keys().any(|path| is_tied(path, &[]))
     }
 
     /// Returns the model with adapters; everything else is frozen.
@@ -131,33 +132,34 @@ impl Adapter {
     /// Name of the file with the configuration.
     pub const CONFIG_FILE: &'static str = "adapter_config.json";
 
-    /// Collects the factors, and the head if there is one.
+    /// Collects the factors, and the parts that were fully trained.
     ///
     /// # Arguments
     ///
     /// - `base`: name or folder of the model that the adapter belongs to
-    /// - `head`: path of the part that was fully trained
+    /// - `heads`: paths of the parts that were fully trained: the head, and other new parts
     /// - `task`: the type of the task in `peft`, if it has one
     ///
     /// # Errors
     ///
     /// Returns a message with the first layer whose adapter `peft` cannot express: a tied
     /// embedding.
-    pub fn of<M: Module>(
+    pub fn of<'a, M: Module>(
         model: &M,
         targets: &LoraTargets,
         base: &str,
-        head: Option<&str>,
+        heads: impl IntoIterator<Item = &'a str>,
         task: Option<&str>,
     ) -> Result<Self, String> {
-        if let Some(path) = targets.ranks.keys().find(|path| is_tied(path, head)) {
+        let heads: Vec<&str> = heads.into_iter().collect();
+        if let Some(path) = targets.ranks.keys().find(|path| is_tied(path, &heads)) {
             return Err(format!("the adapter of {path}, which is tied, can only be merged"));
         }
         let kernels = kernels(model);
         let mut tensors = Tensors::new();
         let (mut modules, mut transposed) = (Vec::new(), true);
         parameters(model, |name, parameter| {
-            let is_head = head.is_some_and(|head| is_in(head, &name.path));
+            let is_head = heads.iter().any(|head| is_in(head, &name.path));
             if name.factor().is_some() {
                 let value = to_peft(&name, parameter, &kernels);
                 let stored = name.versions().into_iter().filter_map(|name| peft_name(&name));
@@ -193,7 +195,7 @@ impl Adapter {
             "bias": "none",
             "fan_in_fan_out": !transposed,
             "inference_mode": true,
-            "modules_to_save": head.map(|head| [head]),
+            "modules_to_save": Some(heads).filter(|heads| !heads.is_empty()),
             "target_modules": modules.iter().flat_map(|(versions, _)| versions).collect::<Vec<_>>(),
         });
         Ok(Self { tensors, config })
@@ -266,8 +268,8 @@ impl Adapter {
 }
 
 /// Returns whether a weight is the embedding of a language model, which is also its output layer.
-fn is_tied(path: &str, head: Option<&str>) -> bool {
-    head.is_none() && path.ends_with("wte.weight")
+fn is_tied(path: &str, heads: &[&str]) -> bool {
+    heads.is_empty() && path.ends_with("wte.weight")
 }
 
 /// Returns the shapes of the weights of convolutions without their first axis, by their names.

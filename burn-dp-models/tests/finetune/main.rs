@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 mod canaries;
 mod packed;
+mod pooler;
 mod precision;
 mod pretrain;
 mod resume;
