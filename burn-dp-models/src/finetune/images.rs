@@ -124,6 +124,7 @@ impl Request<'_> {
         let source = Source {
             user_rows: None,
             held_out: false,
+            held_out_units: 0,
             is_torchvision: architecture == "ResNet",
             classes: Some(names.to_vec()),
             units: split.units(),

@@ -182,6 +182,14 @@ impl<'a> FinetuneRun<'a> {
             counted(training.batch_size, if is_user { "user" } else { "row" })
         );
         announce(&subject, Some((optim.plan(), self.privacy.delta)))?;
+        if self.source.held_out {
+            let unit = if is_user { "user" } else { "row" };
+            burn_dp_examples::print_line!(
+                "held out for the evaluation and NOT protected: {} of --data; with --test FILE all \
+                 are protected",
+                counted(self.source.held_out_units, unit)
+            );
+        }
         let first = optim.next_step() as usize;
         let pass = ("epoch", self.steps_per_epoch());
         let mut progress = Progress::start(first, self.steps(), pass, super::figures::columns());

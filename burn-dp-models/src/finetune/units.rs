@@ -17,6 +17,8 @@ pub(super) struct Source {
     pub(super) user_rows: Option<usize>,
     /// Whether the rows of the evaluation are from the same file.
     pub(super) held_out: bool,
+    /// Number of units of the data that are held out for the evaluation.
+    pub(super) held_out_units: usize,
     /// Whether the model is one of torchvision.
     pub(super) is_torchvision: bool,
     /// Names of the classes, in the order of the scores; absent for a language model.
@@ -46,6 +48,7 @@ impl Source {
         Self {
             user_rows: texts.user.is_some().then_some(texts.user_rows),
             held_out: texts.test.is_none(),
+            held_out_units: split.held_out,
             is_torchvision: false,
             classes: None,
             units: split.units(),

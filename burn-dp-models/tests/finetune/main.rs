@@ -379,8 +379,37 @@ fn a_public_file_is_evaluated_and_only_its_prompts_are_repeated() {
     assert!(statement().contains(held_out), "{}", statement());
 
     let data = folder.path().join("data.csv");
-    let error = run(folder.path(), &format!("{line} --test {}", data.display())).unwrap_err();
-    assert!(error.contains("is also the training file"), "{error}");
+    let copy = public.path().join("copy.csv");
+    std::fs::copy(&data, &copy).unwrap();
+    for file in [data, copy] {
+        let error = run(folder.path(), &format!("{line} --test {}", file.display())).unwrap_err();
+        assert!(error.contains("is also the training file"), "{error}");
+    }
+}
+
+#[test]
+fn rows_that_are_held_out_are_announced_before_the_training() {
+    let (folder, public) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let test = write_data(public.path(), 7);
+    let line = format!("classify {CLASSIFY} --model bert-classify --steps 1 --delta 1e-3");
+    for (more, expected) in [
+        (String::new(), Some("NOT protected: 12 rows of --data; with --test FILE")),
+        ("--user author --batch-size 6".into(), Some("NOT protected: 1 user of --data; with")),
+        (format!("--test {}", test.display()), None),
+    ] {
+        let line = match more.contains("--batch-size") {
+            true => line.replace("--batch-size 32", ""),
+            false => line.clone(),
+        };
+        let output = process(&words(folder.path(), &format!("{line} {more}"), 120), None);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(printed.contains("NOT protected"), expected.is_some(), "{printed}");
+        assert!(printed.contains(expected.unwrap_or_default()), "{printed}");
+        // Held-out rows of private data are not public.
+        let legend = "share of correct predictions, rows of the evaluation";
+        assert!(printed.contains(legend), "{printed}");
+    }
 }
 
 #[test]
