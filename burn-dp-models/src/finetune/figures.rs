@@ -176,6 +176,11 @@ impl FinetuneFigures {
         if let Some(bytes) = self.peak_memory_bytes {
             text += &format!(", {} MiB at most", bytes >> 20);
         }
+        if !self.after.loss.is_finite() {
+            text += "\nwarning: the training has diverged: the loss of the trained model is not \
+                     finite, and the files of the model are of no use. The budget is spent. A \
+                     smaller --lr may help";
+        }
         text
     }
 }

@@ -332,6 +332,21 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
 }
 
 #[test]
+fn a_training_that_diverges_keeps_its_records_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("classify {CLASSIFY} --model bert-classify --lr 1e30");
+    let output = process(&words(folder.path(), &line, 120), None);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("warning: the training has diverged"), "{printed}");
+    // JSON has no value for a loss that is not finite.
+    assert!(figures(folder.path())["after"]["loss"].is_null());
+    for name in ["ledger.json", "privacy.json"] {
+        assert!(folder.path().join("out").join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
 fn a_head_with_the_same_classes_is_kept_and_the_base_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("classify {CLASSIFY} --train head --insecure-seed 3");
