@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig, ExampleReduction};
-use burn_dp_examples::training::{Evaluation, TrainError, device, typed};
+use burn_dp_examples::training::{Evaluation, TrainError, checks, device, typed};
 use serde_json::json;
 
 use super::bleu::bleu;
@@ -20,7 +20,7 @@ use super::task::Task;
 use super::training::FinetuneRun;
 use super::units::Source;
 use super::ways::{self, Parts};
-use super::writer::Writer;
+use super::writer::{MOST_TEXTS, Writer};
 use crate::{Gpt2LanguageModel, LoraTargets, Sequence, Tokens};
 
 /// Rows of the evaluation whose texts are generated for BLEU.
@@ -43,6 +43,7 @@ pub(super) fn run(
         let reason = format!("must be a number of at least 0, got {}", prompts.temperature);
         return Err(TrainError::option("--temperature", reason));
     }
+    checks::at_most("--samples", prompts.samples, MOST_TEXTS, " texts")?;
     let device = device(options.run.backend)?;
     device.seed(options.training.seed);
     let (config, model) = language_model(&options.model, &trained_device(options)?)?;

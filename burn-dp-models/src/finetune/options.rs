@@ -117,7 +117,8 @@ pub struct Texts {
     /// compared letter by letter, without spaces at their ends: a person must have one name.
     #[arg(long, value_name = "COLUMN")]
     pub user: Option<String>,
-    /// With --user: maximum number of rows per user in a step.
+    /// With --user: maximum number of rows per user in a step, at most 1000. Memory and time grow
+    /// with it, also for users with fewer rows: --physical-batch-size users are in memory at once.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub user_rows: usize,
     /// Maximum length of a text in tokens; longer texts are truncated.

@@ -23,7 +23,7 @@ use super::options::{FinetuneOptions, Way};
 use super::read::trained_device;
 use super::split::Split;
 use super::task::{PROBED, Task};
-use super::units::{Source, UnitBatcher, batches};
+use super::units::{MOST_USER_ROWS, Source, UnitBatcher, batches};
 
 /// Default of `--epsilon` and `--delta`.
 const EPSILON: f64 = 8.0;
@@ -74,6 +74,8 @@ impl<'a> FinetuneRun<'a> {
             ("--user-rows", source.user_rows.unwrap_or(1)),
         ])?;
         checks::countable(training.epochs)?;
+        let rows = source.user_rows.unwrap_or(1);
+        checks::at_most("--user-rows", rows, MOST_USER_ROWS, " rows of a user in memory at once")?;
         let lr = training.lr.unwrap_or(if way == Way::Full { 5e-4 } else { 5e-3 });
         checks::positive([("--lr", lr), ("--max-grad-norm", training.max_grad_norm)])?;
         base::check_place(&options.model, &options.run.output)?;

@@ -11,6 +11,10 @@ use serde_json::{Value, json};
 use super::options::Texts;
 use super::split::Split;
 
+/// Maximum number of rows of a user in a step. The rows of a user are in memory together, and a
+/// user with fewer rows takes the same memory. The limit does not depend on the private data.
+pub(super) const MOST_USER_ROWS: usize = 1000;
+
 /// The source of a run's samples.
 pub(super) struct Source {
     /// Rows of a user in a step; absent if the unit is a row.

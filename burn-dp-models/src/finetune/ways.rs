@@ -107,7 +107,9 @@ pub(super) fn choose<M: Module>(
             let alpha = options.lora_alpha.unwrap_or(rank as f64);
             let layers = layers(options, rank, parts.adapted)?;
             let targets = LoraTargets::new(&model, &layers, alpha, parts.with_adapters());
-            let targets = targets.map_err(|reason| TrainError::option("--lora-layers", reason))?;
+            let is_default = options.lora_layers.is_empty();
+            let option = if is_default { "--lora" } else { "--lora-layers" };
+            let targets = targets.map_err(|reason| TrainError::option(option, reason))?;
             let targets = match options.packed_base {
                 Some(packing) => {
                     let scheme = scheme(packing, &model, &targets)?;
@@ -137,15 +139,22 @@ fn layers(
     if options.lora_layers.is_empty() {
         return Ok(default.iter().map(|name| (name.to_string(), rank)).collect());
     }
-    let layer = |layer: &String| match layer.split_once('=') {
-        None => Ok((layer.clone(), rank)),
-        Some((name, rank)) => match rank.parse() {
-            Ok(rank) => Ok((name.to_string(), rank)),
-            Err(_) => Err(TrainError::option(
-                "--lora-layers",
-                format!("must have a whole number after the equals sign, got `{layer}`"),
+    let refuse = |reason: String| Err(TrainError::option("--lora-layers", reason));
+    let layer = |layer: &String| {
+        let (name, own) = match layer.split_once('=') {
+            None => (layer.trim(), Ok(rank)),
+            Some((name, rank)) => (name.trim(), rank.trim().parse()),
+        };
+        match own {
+            _ if name.is_empty() => refuse(format!(
+                "must have a name before each comma and equals sign, got `{}`",
+                options.lora_layers.join(",")
             )),
-        },
+            Ok(rank) => Ok((name.to_string(), rank)),
+            Err(_) => {
+                refuse(format!("must have a whole number after the equals sign, got `{layer}`"))
+            }
+        }
     };
     options.lora_layers.iter().map(layer).collect()
 }

@@ -37,7 +37,7 @@ impl LoraTargets {
     /// # Errors
     ///
     /// Returns a message with the first name that matches no such layer and the available names, or
-    /// for a rank of 0.
+    /// with the first rank that is 0 or above the smaller side of a weight.
     pub fn new<'a, M: Module>(
         model: &M,
         layers: &[(String, usize)],
@@ -46,25 +46,27 @@ impl LoraTargets {
     ) -> Result<Self, String> {
         let heads: Vec<&str> = heads.into_iter().collect();
         let mut known = Vec::new();
-        parameters(model, |name, _| {
+        parameters(model, |name, parameter| {
             let is_head = heads.iter().any(|head| is_in(head, &name.path));
             let is_weight = name.layer != LayerKind::Other && name.stored.ends_with(".weight");
             if is_weight && !is_head {
-                known.push(name);
+                let dims = parameter.dims();
+                // A kernel counts as a matrix.
+                known.push((name, dims[0].min(dims[1..].iter().product())));
             }
         });
         let mut ranks = BTreeMap::new();
         for (layer, rank) in layers {
             if *rank == 0 {
-                return Err(format!("the rank of {layer} must be at least 1, got 0"));
+                return Err(format!("must give {layer} a rank of at least 1, got 0"));
             }
-            let ends = |name: &&Name| {
+            let ends = |(name, _): &&(Name, usize)| {
                 let module = name.stored.trim_end_matches(".weight");
                 module == layer || module.ends_with(&format!(".{layer}"))
             };
             let found = known.iter().filter(ends).collect::<Vec<_>>();
             if found.is_empty() {
-                let module = |name: &Name| {
+                let module = |(name, _): &(Name, usize)| {
                     let module = name.stored.trim_end_matches(".weight").rsplit('.').next();
                     module.unwrap_or_default().to_string()
                 };
@@ -72,11 +74,18 @@ impl LoraTargets {
                 names.sort();
                 names.dedup();
                 return Err(format!(
-                    "no layer is called {layer}; this model has {}",
+                    "names `{layer}`, which is no layer of this model; it has {}",
                     names.join(", ")
                 ));
             }
-            ranks.extend(found.into_iter().map(|name| (name.path.clone(), *rank)));
+            if let Some((name, most)) = found.iter().find(|(_, most)| rank > most) {
+                return Err(format!(
+                    "must give {} a rank of at most {most}, the smaller side of its weight, got \
+                     {rank}",
+                    name.stored.trim_end_matches(".weight")
+                ));
+            }
+            ranks.extend(found.into_iter().map(|(name, _)| (name.path.clone(), *rank)));
         }
         Ok(Self { ranks, alpha, packing: None })
     }

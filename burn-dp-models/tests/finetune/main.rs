@@ -319,6 +319,27 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
             format!("classify {CLASSIFY} --model gpt2-classify --lora 0"),
             "--lora must be at least 1, got 0",
         ),
+        (
+            format!("classify {CLASSIFY} --model gpt2-classify --lora 1000000000000"),
+            "--lora must give transformer.h.0.attn.c_attn a rank of at most 8, the smaller side of \
+             its weight, got 1000000000000",
+        ),
+        (
+            format!("classify {CLASSIFY} --model gpt2-classify --lora 2 --lora-layers wpe=9"),
+            "--lora-layers must give transformer.wpe a rank of at most 8, the smaller side of its",
+        ),
+        (
+            format!("classify {CLASSIFY} --model gpt2-classify --lora 2 --lora-layers c_attn,"),
+            "--lora-layers must have a name before each comma and equals sign, got `c_attn,`",
+        ),
+        (
+            format!("classify {CLASSIFY} --model gpt2-classify --user author --user-rows 100000"),
+            "--user-rows must be at most 1000 rows of a user in memory at once, got 100000",
+        ),
+        (
+            "generate --model gpt2-generate --samples 18446744073709551615".into(),
+            "--samples must be at most 1000000 texts, got",
+        ),
         ("classify --model bert-classify --label stars --labels up".into(), "at least two"),
         ("classify --model roberta-classify --label stars".into(), "tokenizer.json"),
         ("generate --model bert-classify".into(), "must be a GPT-2"),
