@@ -14,7 +14,7 @@ use super::export::{Export, Written};
 use super::figures::FinetuneFigures;
 use super::finish::finish;
 use super::options::{FinetuneOptions, Labels, Texts, Way};
-use super::read::{class_names, trained_device};
+use super::read::{class_names, quoted, trained_device};
 use super::split::Split;
 use super::task::{Task, in_precision_of};
 use super::training::FinetuneRun;
@@ -128,7 +128,7 @@ impl Request<'_> {
             names.iter().enumerate().map(|(id, name)| (name.as_str(), id)).collect();
         let sample = |row: &TextRow| {
             let label = ids.get(row.label.as_str()).ok_or_else(|| {
-                let names = names.join(", ");
+                let names = quoted(names);
                 let (column, label) = (&labels.label, &row.label);
                 format!("`{column}` is {label:?}, which is not one of the classes: {names}")
             });

@@ -146,8 +146,9 @@ pub struct Labels {
     /// Column of the class.
     #[arg(long, value_name = "COLUMN")]
     pub label: String,
-    /// Names of the classes, public and in order [default: those in config.json]. A head in the
-    /// checkpoint is kept if it has the same classes, and otherwise replaced by a new one.
+    /// Names of the classes, public and in order, without spaces at their ends [default: those in
+    /// config.json]. A head in the checkpoint is kept if it has the same classes, and otherwise
+    /// replaced by a new one.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub labels: Vec<String>,
 }

@@ -294,11 +294,15 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
         ),
         (
             "classify --model bert-classify --label stars --labels up,other".into(),
-            "data.csv: row 4: `stars` is \"down\", which is not one of the classes: up, other",
+            "data.csv: row 4: `stars` is \"down\", which is not one of the classes: \"up\", \"other\"",
         ),
         (
             "classify --model bert-classify --label stars --labels up,down,up".into(),
-            "--labels must name each class once, got `up` twice",
+            "--labels must name each class once, got \"up\" twice",
+        ),
+        (
+            "classify --model bert-classify --label stars --labels up,down,".into(),
+            "one of the names is empty: \"up\", \"down\", \"\"",
         ),
         (
             "classify --model bert-classify --label body --labels up,down".into(),
@@ -365,6 +369,17 @@ fn a_training_that_diverges_keeps_its_records_and_says_so() {
     for name in ["ledger.json", "privacy.json"] {
         assert!(folder.path().join("out").join(name).is_file(), "{name}");
     }
+}
+
+#[test]
+fn spaces_around_the_names_of_classes_are_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("classify {CLASSIFY} --model bert-classify --steps 1");
+    let words = words(folder.path(), &line, 120).into_iter();
+    let words = words.map(|word| if word == "up,down" { "up, down".into() } else { word });
+    let output = process(&words.collect::<Vec<_>>(), None);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(figures(folder.path())["classes"], serde_json::json!(["up", "down"]));
 }
 
 #[test]
