@@ -327,8 +327,24 @@ impl BertConfig {
     }
 }
 
+/// Returns the fields of a configuration, or a message with the key that cannot be read.
 fn fields<C: DeserializeOwned>(json: Value) -> Result<C, String> {
-    serde_json::from_value(json).map_err(|error| error.to_string())
+    let parse = |json| serde_json::from_value::<C>(json).map_err(|error| error.to_string());
+    parse(json.clone()).map_err(|reason| {
+        // Without this key the message is another one.
+        let is_fault = |key: &&String| {
+            let mut others = json.clone();
+            if let Some(object) = others.as_object_mut() {
+                object.remove(key.as_str());
+            }
+            parse(others).err().as_ref() != Some(&reason)
+        };
+        let mut keys = json.as_object().into_iter().flatten().map(|(key, _)| key);
+        match keys.find(is_fault).filter(|_| !reason.starts_with("missing field")) {
+            Some(key) => format!("`{key}`: {reason}"),
+            None => reason,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -351,7 +367,9 @@ mod tests {
             (GPT2.replace("\"n_head\": 2", "\"n_head\": 3"), "among 3 heads"),
             (GPT2.replace("\"n_layer\": 1", "\"n_layer\": 1000000000000"), "number of layers of 1"),
             (GPT2.replace("_size\": 40", "_size\": 1000000000000"), "a vocabulary of 1000"),
-            (r#"{"model_type": "bert"}"#.into(), "vocab_size"),
+            (r#"{"model_type": "bert"}"#.into(), "missing field `vocab_size`"),
+            (format!(r#"{{{GPT2}, "eos_token_id": [0]}}"#), "`eos_token_id`: invalid type"),
+            (GPT2.replace("\"n_embd\": 8", "\"n_embd\": \"8\""), "`n_embd`: invalid type"),
         ] {
             let text = if text.starts_with('{') { text } else { format!("{{{text}}}") };
             let error = Config::parse(&text).unwrap_err();

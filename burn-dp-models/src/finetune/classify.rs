@@ -137,7 +137,7 @@ impl Request<'_> {
         };
         let split = Split::read(texts, columns, sample)?;
         let classes = json!({ "label": labels.label, "labels": names });
-        let source = Source::of_texts(texts, classes, &split);
+        let source = Source::of_texts(texts, encoding.max_length(), classes, &split);
         let source = Source { classes: Some(names.to_vec()), ..source };
         let run = FinetuneRun::new("classify", options, way, source)?;
         let all = model.num_params();

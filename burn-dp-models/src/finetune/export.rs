@@ -16,7 +16,7 @@ pub(super) const MODEL: &str = "model";
 pub(super) const ADAPTER: &str = "adapter";
 
 /// The configuration of a model.
-const CONFIG: &str = "config.json";
+pub(super) const CONFIG: &str = "config.json";
 
 /// The preprocessing of images.
 pub(super) const PREPROCESSOR: &str = "preprocessor_config.json";

@@ -69,7 +69,7 @@ pub(super) fn run(
         "prompt": prompts.prompt, "loss": typed(prompts.loss), "canaries": canaries.canaries,
         "canary-repetitions": canaries.canary_repetitions,
     });
-    let source = Source::of_texts(texts, settings, &split);
+    let source = Source::of_texts(texts, encoding.max_length(), settings, &split);
     let run = FinetuneRun::new("generate", options, way, source)?;
     let all = model.num_params();
     let (model, targets) = ways::choose(&options.training, model, parts)?;
@@ -82,7 +82,7 @@ pub(super) fn run(
         let reason = format!(
             "must be greater than the prompts of the evaluation: of their {} tokens none is left \
              for a text",
-            texts.max_length
+            encoding.max_length()
         );
         return Err(TrainError::option("--max-length", reason));
     }

@@ -11,7 +11,7 @@ use burn_dp_examples::training::{Evaluation, TrainError, checks};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::export::{Export, PREPROCESSOR, Written};
+use super::export::{CONFIG, Export, PREPROCESSOR, Written};
 use super::figures::FinetuneFigures;
 use super::finish::finish;
 use super::options::{FinetuneOptions, Images, Way};
@@ -60,6 +60,16 @@ pub(super) fn run(
         let forward = Forward { scores: TorchvisionResNet::forward, side: images.image_size };
         let model = TorchvisionResNet::new(&config, names.len(), &device);
         return request.run(model, forward, parts, ("ResNet", IMAGENET));
+    }
+    if options.model.is_dir() && !options.model.join(CONFIG).is_file() {
+        let first = weights.tensors().keys().next().map_or("", String::as_str);
+        let reason = format!(
+            "has no {CONFIG} of a ViT, and no weights of a ResNet of torchvision: those have names \
+             like `conv1.weight` and `layer1.0.conv1.weight`, and the first one here is `{first}`. \
+             Save the state itself, without a dictionary around it: \
+             `torch.save(model.state_dict(), \"pytorch_model.bin\")`"
+        );
+        return Err(ModelError::new(&options.model, reason).into());
     }
     let Config::Vit(config) = Config::read(&options.model)? else {
         let reason = "must be a ViT, or a ResNet of torchvision: this model reads texts";
@@ -112,7 +122,7 @@ impl Request<'_> {
         let Self { options, images, weights, names } = *self;
         let way = ways::way(&options.training, parts)?;
         if way == Way::Probe {
-            let reason = "probe is for texts; --train head trains the same parameters";
+            let reason = "probe is for texts; for images --train head trains the same parameters";
             return Err(TrainError::option("--train", reason));
         }
         let model = weights.load_into(model, parts.head)?;

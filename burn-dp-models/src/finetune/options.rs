@@ -121,9 +121,10 @@ pub struct Texts {
     /// with it, also for users with fewer rows: --physical-batch-size users are in memory at once.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub user_rows: usize,
-    /// Maximum length of a text in tokens; longer texts are truncated.
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    pub max_length: usize,
+    /// Maximum length of a text in tokens; longer texts are truncated [default: 128, or the
+    /// positions of a model that has fewer].
+    #[arg(long, value_name = "N")]
+    pub max_length: Option<usize>,
 }
 
 /// The images and their location.

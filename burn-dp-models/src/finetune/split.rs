@@ -173,7 +173,7 @@ mod tests {
             text: "text".into(),
             user: user.map(String::from),
             user_rows: 1,
-            max_length: 8,
+            max_length: None,
         };
         let columns = Columns { text: "text", user, ..Columns::default() };
         Split::read(&texts, columns, |row| Ok(row.text.clone()))

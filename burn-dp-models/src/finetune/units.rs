@@ -39,11 +39,17 @@ impl Source {
     ///
     /// # Arguments
     ///
+    /// - `max_length`: longest text in tokens
     /// - `others`: other settings that the samples depend on, by option
-    pub(super) fn of_texts<S>(texts: &Texts, others: Value, split: &Split<S>) -> Self {
+    pub(super) fn of_texts<S>(
+        texts: &Texts,
+        max_length: usize,
+        others: Value,
+        split: &Split<S>,
+    ) -> Self {
         let mut settings = json!({
             "data": texts.data, "test": texts.test, "text": texts.text, "user": texts.user,
-            "user-rows": texts.user_rows, "max-length": texts.max_length,
+            "user-rows": texts.user_rows, "max-length": max_length,
             "the checksum of the data": split.checksum,
         });
         for (name, value) in others.as_object().into_iter().flatten() {

@@ -86,6 +86,11 @@ pub(super) fn choose<M: Module>(
         }
         Way::Head | Way::Probe => {
             let few = if parts.head.is_some() { 0 } else { 1 };
+            if options.blocks.is_some() && blocks(&model) == 0 {
+                let reason =
+                    "is for models with numbered blocks, and a ResNet has none; leave it out";
+                return Err(TrainError::option("--blocks", reason));
+            }
             if options.blocks.is_some_and(|count| count > blocks(&model)) {
                 let reason = format!(
                     "must be at most the {} of this model, got {}",

@@ -258,8 +258,10 @@ impl Adapter {
                     if **found.shape() == *shape {
                         return Some(found);
                     }
-                    let found = found.shape().clone();
-                    fault.get_or_insert(format!("`{stored}` has the shape {found:?}"));
+                    let found = found.shape().to_vec();
+                    fault.get_or_insert(format!(
+                        "`{stored}` has the shape {found:?}, but the model needs {shape:?}"
+                    ));
                 }
                 None if factor.is_some() => {
                     fault.get_or_insert(format!("has no factor `{stored}`"));
@@ -382,6 +384,15 @@ mod tests {
             let weights = Weights::read_file(&file).unwrap();
             let read = Adapter::load_into(&weights, empty.clone()).unwrap();
             assert_eq!(of(&read).tensors, written.tensors, "{version}");
+
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/vit-classify");
+            let Config::Vit(config) = Config::read(&folder).unwrap() else { panic!("not a ViT") };
+            let model = VitClassifier::new(&config, 3, &Device::flex());
+            let layers = [("query".to_string(), 1), ("output.dense".to_string(), 3)];
+            let targets = LoraTargets::new(&model, &layers, 2.0, Some("classifier")).unwrap();
+            let model = targets.attach(model).unwrap();
+            let error = Adapter::load_into(&weights, model).unwrap_err().to_string();
+            assert!(error.contains("has the shape ["), "{error}");
         }
     }
 }

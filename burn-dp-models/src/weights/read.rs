@@ -135,7 +135,7 @@ impl Weights {
                 fault.get_or_insert_with(|| {
                     format!(
                         "`{stored}` has the shape {:?}, but the configuration needs {expected:?}",
-                        found.shape()
+                        found.shape().to_vec()
                     )
                 });
                 return None;
@@ -250,6 +250,11 @@ mod tests {
         *data = TensorData::new(values, data.shape().to_vec());
         let error = damaged.load_into(bert(), None).unwrap_err().to_string();
         assert!(error.contains(&format!("`{name}` has values that are not finite")), "{error}");
+        let mut other = whole.clone();
+        other.tensors.insert(name.into(), TensorData::zeros::<f32, _>([8, 7]));
+        let error = other.load_into(bert(), None).unwrap_err().to_string();
+        let shapes = "has the shape [8, 7], but the configuration needs [8, 8]";
+        assert!(error.contains(shapes), "{error}");
         let mut masked = whole.clone();
         masked.tensors.retain(|name, _| !name.contains("pooler."));
         let error = masked.load_into(bert(), None).unwrap_err().to_string();

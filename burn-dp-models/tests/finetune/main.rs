@@ -268,18 +268,34 @@ fn a_run_is_not_resumed_with_other_data() {
     assert!(error.contains("the checksum of the data"), "{error}");
     let error = run(folder.path(), &format!("{line} --resume --lr 1")).unwrap_err();
     assert!(error.contains("--lr was"), "{error}");
+    // It has another default of --lr, which was not given.
+    let error = run(folder.path(), &format!("{line} --resume --train bias")).unwrap_err();
+    assert!(error.contains("--train was full and is now bias"), "{error}");
     let figures = run(folder.path(), &format!("{line} --resume")).unwrap();
     assert_eq!(figures["steps"], 4);
     assert!(folder.path().join("out/model/model.safetensors").is_file());
 }
 
+/// The golden ResNet as it is in a dictionary around its state.
+fn write_nested_resnet(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let content = std::fs::read(golden("resnet-classify/model.safetensors")).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&content).unwrap().tensors();
+    let tensors = tensors.into_iter().map(|(name, view)| (format!("state_dict.{name}"), view));
+    let content = safetensors::serialize(tensors.collect::<Vec<_>>(), None).unwrap();
+    std::fs::write(folder.join("model.safetensors"), content).unwrap();
+}
+
 #[test]
 fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
     let folder = tempfile::tempdir().unwrap();
+    write_images(folder.path());
+    let nested = folder.path().join("nested");
+    write_nested_resnet(&nested);
     for (line, expected) in [
         (format!("classify {CLASSIFY} --model none"), "is not a folder; a model is a folder with"),
         (format!("classify {CLASSIFY} --model vit-classify"), "finetune images"),
-        ("images --model gpt2-classify".into(), "train"),
+        ("images --model gpt2-classify".into(), "this model reads texts"),
         (
             format!("classify {CLASSIFY} --model gpt2-classify --lora 2 --lora-layers query"),
             "c_attn",
@@ -317,6 +333,16 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
         (
             "generate --model gpt2-generate --prompt question --max-length 2".into(),
             "--max-length must be greater than the prompts of the evaluation",
+        ),
+        (
+            format!("images --model {}", nested.display()),
+            "no weights of a ResNet of torchvision: those have names like `conv1.weight` and \
+             `layer1.0.conv1.weight`, and the first one here is `state_dict.bn1.bias`",
+        ),
+        ("images --model resnet-classify --train probe".into(), "for images --train head trains"),
+        (
+            "images --model resnet-classify --batch-size 20 --train head --blocks 1".into(),
+            "--blocks is for models with numbered blocks, and a ResNet has none",
         ),
         ("images --model resnet-classify --image-size 0".into(), "--image-size must be at least"),
         (
