@@ -331,19 +331,14 @@ impl BertConfig {
 fn fields<C: DeserializeOwned>(json: Value) -> Result<C, String> {
     let parse = |json| serde_json::from_value::<C>(json).map_err(|error| error.to_string());
     parse(json.clone()).map_err(|reason| {
-        // Without this key the message is another one.
+        let object = json.as_object().cloned().unwrap_or_default();
+        // Without the key of the fault the message is another one.
         let is_fault = |key: &&String| {
-            let mut others = json.clone();
-            if let Some(object) = others.as_object_mut() {
-                object.remove(key.as_str());
-            }
-            parse(others).err().as_ref() != Some(&reason)
+            let others = object.clone().into_iter().filter(|(other, _)| other != *key);
+            parse(others.collect()).err().as_ref() != Some(&reason)
         };
-        let mut keys = json.as_object().into_iter().flatten().map(|(key, _)| key);
-        match keys.find(is_fault).filter(|_| !reason.starts_with("missing field")) {
-            Some(key) => format!("`{key}`: {reason}"),
-            None => reason,
-        }
+        let key = object.keys().find(is_fault).filter(|_| !reason.starts_with("missing field"));
+        key.map_or_else(|| reason.clone(), |key| format!("`{key}`: {reason}"))
     })
 }
 

@@ -67,7 +67,8 @@ pub struct FinetuneFigures {
     /// time, it reveals the number of tokens of the private draws.
     #[serde(skip)]
     pub tokens_per_second: f64,
-    /// Largest memory of the process on the host, without a GPU; absent if the system does not report it.
+    /// Largest memory of the process on the host, without the memory of a GPU; absent if the system
+    /// does not report it.
     pub peak_memory_bytes: Option<u64>,
     /// Name of the optimizer.
     pub optimizer: String,
@@ -185,7 +186,8 @@ impl FinetuneFigures {
     }
 }
 
-/// Returns the largest memory of this process on the host, or `None` if the system does not report it.
+/// Returns the largest memory of this process on the host, or `None` if the system does not report
+/// it.
 pub(super) fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

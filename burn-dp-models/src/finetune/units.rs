@@ -5,7 +5,8 @@ use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use burn_dp::optim::DpOptimizer;
 use burn_dp::sampling::{LogicalBatches, PrivateDataLoaderBuilder, UserDataset};
-use burn_dp_examples::training::TrainError;
+use burn_dp_examples::training::progress::counted;
+use burn_dp_examples::training::{TrainError, checks};
 use serde_json::{Value, json};
 
 use super::options::Texts;
@@ -13,7 +14,7 @@ use super::split::Split;
 
 /// Maximum number of rows of a user in a step. The rows of a user are in memory together, and a
 /// user with fewer rows takes the same memory. The limit does not depend on the private data.
-pub(super) const MOST_USER_ROWS: usize = 1000;
+const MOST_USER_ROWS: usize = 1000;
 
 /// The source of a run's samples.
 pub(super) struct Source {
@@ -64,6 +65,36 @@ impl Source {
             units: split.units(),
             rows: split.train.len(),
             settings,
+        }
+    }
+
+    /// Checks the number of rows of a user, and that a batch is not larger than the data.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] with the number and its limit.
+    pub(super) fn check(&self, batch_size: usize) -> Result<(), TrainError> {
+        let rows = self.user_rows.unwrap_or(1);
+        checks::at_least_one([("--user-rows", rows)])?;
+        checks::at_most("--user-rows", rows, MOST_USER_ROWS, " rows of a user in memory at once")?;
+        let name = if self.user_rows.is_some() { "users" } else { "rows" };
+        checks::at_most(
+            "--batch-size",
+            batch_size,
+            self.units,
+            &format!(", the number of {name} that are trained on"),
+        )
+    }
+
+    /// Prints how many rows or users of the data measure the model and are not protected.
+    pub(super) fn print_held_out(&self) {
+        if self.held_out {
+            let unit = if self.user_rows.is_some() { "user" } else { "row" };
+            burn_dp_examples::print_line!(
+                "held out for the evaluation and NOT protected: {} of --data; with --test FILE all \
+                 are protected",
+                counted(self.held_out_units, unit)
+            );
         }
     }
 }
