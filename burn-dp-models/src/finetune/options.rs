@@ -248,7 +248,7 @@ pub struct TrainingOptions {
     #[arg(long, value_enum, value_name = "TYPE")]
     pub packed_base: Option<Packing>,
     /// With --train head: number of last blocks that are trained with the head [default: 0 to
-    /// classify, 1 to generate].
+    /// classify, 1 to generate]. A ResNet has no blocks.
     #[arg(long, value_name = "N")]
     pub blocks: Option<usize>,
     /// Expected size of a logical batch, in rows, or in users with --user.
@@ -303,11 +303,12 @@ pub enum Way {
     Full,
     /// The biases, and the head of a classifier.
     Bias,
-    /// The head, and the last blocks with --blocks.
+    /// The head, and the last blocks with --blocks. A language model has no head of its own: its
+    /// last norm and its last block.
     Head,
     /// Low-rank adapters, and the head of a classifier.
     Lora,
-    /// The head of a classifier, on features that are computed once.
+    /// The head of a classifier of texts, on features that are computed once.
     Probe,
 }
 

@@ -310,7 +310,8 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
         ),
         (
             "classify --model bert-classify --label stars --labels up,other".into(),
-            "data.csv: row 4: `stars` is \"down\", which is not one of the classes: \"up\", \"other\"",
+            "data.csv: row 4: `stars` is \"down\", which is not one of the classes: \"up\", \
+             \"other\"",
         ),
         (
             "classify --model bert-classify --label stars --labels up,down,up".into(),
@@ -373,7 +374,7 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
         ("classify --model bert-classify --label stars --labels up".into(), "at least two"),
         ("classify --model roberta-classify --label stars".into(), "tokenizer.json"),
         ("generate --model bert-classify".into(), "must be a GPT-2"),
-        ("generate --model gpt2-generate --train probe".into(), "for classifiers"),
+        ("generate --model gpt2-generate --train probe".into(), "for classifiers of texts"),
         ("generate --model gpt2-generate --delta 0.5".into(), "--delta"),
     ] {
         let error = run(folder.path(), &line).unwrap_err();
