@@ -327,8 +327,19 @@ impl BertConfig {
     }
 }
 
+/// Returns the fields of a configuration, or a message with the key that cannot be read.
 fn fields<C: DeserializeOwned>(json: Value) -> Result<C, String> {
-    serde_json::from_value(json).map_err(|error| error.to_string())
+    let parse = |json| serde_json::from_value::<C>(json).map_err(|error| error.to_string());
+    parse(json.clone()).map_err(|reason| {
+        let object = json.as_object().cloned().unwrap_or_default();
+        // Without the key of the fault the message is another one.
+        let is_fault = |key: &&String| {
+            let others = object.clone().into_iter().filter(|(other, _)| other != *key);
+            parse(others.collect()).err().as_ref() != Some(&reason)
+        };
+        let key = object.keys().find(is_fault).filter(|_| !reason.starts_with("missing field"));
+        key.map_or_else(|| reason.clone(), |key| format!("`{key}`: {reason}"))
+    })
 }
 
 #[cfg(test)]
@@ -351,7 +362,9 @@ mod tests {
             (GPT2.replace("\"n_head\": 2", "\"n_head\": 3"), "among 3 heads"),
             (GPT2.replace("\"n_layer\": 1", "\"n_layer\": 1000000000000"), "number of layers of 1"),
             (GPT2.replace("_size\": 40", "_size\": 1000000000000"), "a vocabulary of 1000"),
-            (r#"{"model_type": "bert"}"#.into(), "vocab_size"),
+            (r#"{"model_type": "bert"}"#.into(), "missing field `vocab_size`"),
+            (format!(r#"{{{GPT2}, "eos_token_id": [0]}}"#), "`eos_token_id`: invalid type"),
+            (GPT2.replace("\"n_embd\": 8", "\"n_embd\": \"8\""), "`n_embd`: invalid type"),
         ] {
             let text = if text.starts_with('{') { text } else { format!("{{{text}}}") };
             let error = Config::parse(&text).unwrap_err();

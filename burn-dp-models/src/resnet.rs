@@ -224,3 +224,75 @@ impl ResNetBlock {
         relu(hidden + shortcut)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use burn::optim::SgdConfig;
+    use burn::tensor::{Distribution, Int, TensorData};
+    use burn_dp::check_independence;
+    use burn_dp::losses::CrossEntropyLossConfig;
+    use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
+    use burn_dp::random::InsecureSeed;
+    use burn_dp::sampling::Sampler;
+
+    use super::*;
+    use crate::weights::tensors;
+
+    fn values(data: &TensorData) -> Vec<f32> {
+        data.iter::<f32>().collect()
+    }
+
+    #[test]
+    fn group_norm_takes_scale_and_shift_of_batch_norm_and_trains_privately() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/resnet-classify");
+        let weights = Weights::read(&folder).unwrap();
+        let stored = TorchvisionResNetConfig::of(&weights).unwrap();
+        let config = TorchvisionResNetConfig { norm: ResNetNorm::Group(2), ..stored };
+        let device = Device::flex().autodiff();
+        let model = TorchvisionResNet::new(&config, 3, &device);
+        let model = weights.load_into(model, None).unwrap();
+        let before = tensors(&model);
+        for (name, value) in &before {
+            assert_eq!(values(value), values(&weights.tensors()[name]), "{name}");
+        }
+        // The parameters of the checkpoint, without its statistics.
+        let is_parameter = |name: &&String| {
+            !["running_mean", "running_var", "num_batches_tracked"]
+                .iter()
+                .any(|end| name.ends_with(end))
+        };
+        let names = weights.tensors().keys().filter(is_parameter);
+        assert!(before.keys().eq(names), "{:?}", before.keys());
+
+        let images = Tensor::<4>::random([3, 3, 32, 32], Distribution::Default, &device);
+        let losses = |model: &TorchvisionResNet, rows: &[usize]| {
+            let rows = rows.iter().map(|row| *row as i64).collect::<Vec<_>>();
+            let rows = Tensor::<1, Int>::from_ints(rows.as_slice(), &device);
+            let scores = model.forward(images.clone().select(0, rows.clone()));
+            CrossEntropyLossConfig::new().init().forward(scores, rows)
+        };
+        check_independence(&model, &[0, 1, 2], |model, rows| losses(model, &rows)).unwrap();
+        let plan = PrivacyPlanConfig::new(3, 3.0)
+            .with_sampling(SamplingScheme::FixedSize)
+            .with_steps(1)
+            .with_noise_multiplier(1.0)
+            .with_max_grad_norm(1.0)
+            .with_insecure_seed(InsecureSeed(0))
+            .init()
+            .unwrap();
+        let mut optim = plan.optimizer(SgdConfig::new().init());
+        let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+        let rows = draw.private_indices().to_vec();
+        optim.backward(&model, &draw, |model: &TorchvisionResNet, _| losses(model, &rows)).unwrap();
+        let after = tensors(&optim.step(0.1, model, draw).unwrap());
+        for (name, value) in &after {
+            let (after, before) = (values(value), values(&before[name]));
+            assert!(after.iter().all(|value| value.is_finite()), "{name}");
+            assert_ne!(after, before, "{name}");
+        }
+    }
+}

@@ -177,7 +177,9 @@ impl Checkpoints {
         };
         let settings = self.publishable()?;
         let unset = "not set".to_string();
-        let names = saved.keys().chain(settings.keys());
+        // The defaults of other options depend on the trained part.
+        let first = "--train".to_string();
+        let names = std::iter::once(&first).chain(saved.keys()).chain(settings.keys());
         let differs = |name: &&String| {
             // Without a key there is nothing to repeat.
             let is_unknown =

@@ -128,7 +128,17 @@ pub fn file(name: &'static str, path: &Path, created: Option<&Path>) -> Result<(
     }
 }
 
-fn at_most(name: &'static str, value: usize, most: usize, what: &str) -> Result<(), TrainError> {
+/// Checks that a count is at most `most`; `what` follows the limit in the message.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] with the limit.
+pub fn at_most(
+    name: &'static str,
+    value: usize,
+    most: usize,
+    what: &str,
+) -> Result<(), TrainError> {
     if value <= most {
         return Ok(());
     }

@@ -13,7 +13,7 @@ use super::encoding::Encoding;
 use super::options::{CanaryOptions, ExposureOptions};
 use super::read::language_model;
 use super::task::EVALUATED;
-use super::writer::Writer;
+use super::writer::{MOST_TEXTS, Writer};
 use crate::{Sequence, Tokens};
 
 /// The text before the digits.
@@ -59,15 +59,14 @@ impl Canaries {
         encoding: &Encoding,
         seed: u64,
     ) -> Result<Option<Self>, TrainError> {
-        let CanaryOptions { canaries, canary_repetitions, canary_candidates, .. } = *options;
+        let CanaryOptions { canaries, canary_repetitions, canary_candidates, canary_texts } =
+            *options;
         checks::at_least_one([
             ("--canary-repetitions", canary_repetitions),
             ("--canary-candidates", canary_candidates),
         ])?;
-        if canary_repetitions > TEXTS {
-            let reason = format!("must be at most {TEXTS}, got {canary_repetitions}");
-            return Err(TrainError::option("--canary-repetitions", reason));
-        }
+        checks::at_most("--canary-repetitions", canary_repetitions, TEXTS, "")?;
+        checks::at_most("--canary-texts", canary_texts, MOST_TEXTS, " texts")?;
         let wanted = canaries.saturating_add(canary_candidates);
         if wanted > TEXTS {
             let reason = format!(
@@ -386,6 +385,14 @@ mod tests {
         let error = draw(2, usize::MAX, 9).unwrap_err();
         assert!(error.contains("--canary-repetitions must be at most 1000000"), "{error}");
         assert!(draw(2, 1, 999_999).unwrap_err().contains("at most 1000000 together"));
+        let options = CanaryOptions {
+            canaries: 0,
+            canary_repetitions: 1,
+            canary_candidates: 9,
+            canary_texts: usize::MAX,
+        };
+        let error = Canaries::draw(&options, &encoding, 0).unwrap_err().to_string();
+        assert!(error.contains("--canary-texts must be at most 1000000 texts, got"), "{error}");
         let short = Encoding::read(&folder, &config, 8).unwrap();
         let options = CanaryOptions {
             canaries: 1,

@@ -63,9 +63,7 @@ pub(super) fn run(options: &CheckOptions) -> Result<(), TrainError> {
     );
 
     for name in results.models.keys() {
-        if !name.starts_with("resnet") {
-            write_for_python(&models.join(name), &written)?;
-        }
+        write_for_python(&models.join(name), &written)?;
     }
     let output = python(options, &["verify", &written.to_string_lossy()])?;
     let line = output.lines().last().unwrap_or_default();

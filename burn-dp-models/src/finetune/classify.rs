@@ -14,7 +14,7 @@ use super::export::{Export, Written};
 use super::figures::FinetuneFigures;
 use super::finish::finish;
 use super::options::{FinetuneOptions, Labels, Texts, Way};
-use super::read::{class_names, trained_device};
+use super::read::{class_names, quoted, trained_device};
 use super::split::Split;
 use super::task::{Task, in_precision_of};
 use super::training::FinetuneRun;
@@ -97,7 +97,7 @@ impl Request<'_> {
         adapted: &'static [&'static str],
     ) -> Result<FinetuneFigures, TrainError> {
         let Self { options, texts, labels, config, names } = *self;
-        let parts = Parts { head: Some(M::HEAD), adapted };
+        let parts = Parts { head: Some(M::HEAD), new: None, adapted };
         let way = ways::way(&options.training, parts)?;
         let weights = Weights::read(&options.model)?;
         let head = format!("{}.", M::HEAD);
@@ -107,12 +107,15 @@ impl Request<'_> {
         let is_new = !has_head || !is_same;
         let has_pooler = weights.tensors().keys().any(|name| name.contains("pooler."));
         let lacks_pooler = matches!(config, Config::Bert(_)) && !has_pooler;
+        let parts = Parts { new: lacks_pooler.then_some(POOLER), ..parts };
         if lacks_pooler {
+            let trained =
+                if way == Way::Lora { ", and is fully trained, like the head" } else { "" };
             burn_dp_examples::print_line!(
-                "the checkpoint has no pooler: it starts with random values"
+                "the checkpoint has no pooler: it starts with random values{trained}"
             );
         }
-        let new = [is_new.then_some(M::HEAD), lacks_pooler.then_some(POOLER)];
+        let new = [is_new.then_some(M::HEAD), parts.new];
         let model = weights.load_into(model, new.into_iter().flatten())?;
         let encoding = Encoding::read(&options.model, config, texts.max_length)?;
         let columns = Columns {
@@ -125,7 +128,7 @@ impl Request<'_> {
             names.iter().enumerate().map(|(id, name)| (name.as_str(), id)).collect();
         let sample = |row: &TextRow| {
             let label = ids.get(row.label.as_str()).ok_or_else(|| {
-                let names = names.join(", ");
+                let names = quoted(names);
                 let (column, label) = (&labels.label, &row.label);
                 format!("`{column}` is {label:?}, which is not one of the classes: {names}")
             });
@@ -134,16 +137,11 @@ impl Request<'_> {
         };
         let split = Split::read(texts, columns, sample)?;
         let classes = json!({ "label": labels.label, "labels": names });
-        let source = Source::of_texts(texts, classes, &split);
+        let source = Source::of_texts(texts, encoding.max_length(), classes, &split);
         let source = Source { classes: Some(names.to_vec()), ..source };
         let run = FinetuneRun::new("classify", options, way, source)?;
         let all = model.num_params();
-        let export = Export {
-            architecture,
-            labels: Some(names),
-            head: Some(M::HEAD),
-            task: Some("SEQ_CLS"),
-        };
+        let export = Export { architecture, labels: Some(names), parts, task: Some("SEQ_CLS") };
         if way == Way::Probe {
             let model = model.freeze();
             let split = split.map(|samples| features(&model, &samples, run.device()));

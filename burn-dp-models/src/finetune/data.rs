@@ -59,6 +59,7 @@ pub(super) fn rows(
         return Err(ModelError::new(path, reason).into());
     }
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let name = name.to_ascii_lowercase();
     let rows = match name.trim_end_matches(".gz").rsplit_once('.') {
         Some((_, "csv")) => from_csv(content, columns),
         Some((_, "jsonl")) => from_json_lines(content, columns),
@@ -183,6 +184,9 @@ mod tests {
                      \"stars\":5}\n\n{\"author\":\"bo\",\"body\":\"two\\nlines\",\"stars\":\"1\"}\n";
         let rows = read_text("a.csv", csv).unwrap();
         assert_eq!(rows, read_text("a.jsonl", jsonl).unwrap());
+        // Letters of either case.
+        assert_eq!(rows, read_text("A.CSV", csv).unwrap());
+        assert_eq!(rows, read_text("A.JSONL.GZ", jsonl).unwrap());
         assert_eq!((rows[0].text.as_str(), rows[1].user.as_str()), ("a \"quoted\", text", "bo"));
     }
 

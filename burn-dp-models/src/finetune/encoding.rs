@@ -13,6 +13,9 @@ pub(super) const FILE: &str = "tokenizer.json";
 /// Token that ends a text of GPT-2, where the configuration names none.
 pub(super) const END_OF_TEXT: &str = "<|endoftext|>";
 
+/// Longest text in tokens, if neither the options nor the model set a smaller limit.
+const MAX_LENGTH: usize = 128;
+
 /// A tokenizer, and the limits of a model.
 pub(super) struct Encoding {
     tokenizer: Tokenizer,
@@ -28,7 +31,8 @@ impl Encoding {
     ///
     /// # Arguments
     ///
-    /// - `max_length`: longest text in tokens
+    /// - `max_length`: longest text in tokens; without it, [`MAX_LENGTH`] or the positions of the
+    ///   model, whichever is smaller
     ///
     /// # Errors
     ///
@@ -37,9 +41,10 @@ impl Encoding {
     pub(super) fn read(
         folder: &Path,
         config: &Config,
-        max_length: usize,
+        max_length: impl Into<Option<usize>>,
     ) -> Result<Self, TrainError> {
         let longest = config.max_length();
+        let max_length = max_length.into().unwrap_or(longest.min(MAX_LENGTH));
         if max_length < 2 || max_length > longest {
             let reason = format!("must be between 2 and the {longest} positions of the model");
             return Err(TrainError::option("--max-length", format!("{reason}, got {max_length}")));
@@ -178,6 +183,17 @@ mod tests {
         assert_eq!((all.len(), few.len()), (11, 5));
         assert_eq!((all[0], all[10], few[4]), (2, 3, 3));
         assert_eq!(few[..4], all[..4]);
+    }
+
+    #[test]
+    fn the_default_length_is_at_most_the_positions_of_the_model() {
+        let folder = golden("gpt2-generate");
+        let Config::Gpt2(config) = Config::read(&folder).unwrap() else { panic!("no GPT-2") };
+        for (n_positions, expected) in [(12, 12), (128, 128), (1024, 128)] {
+            let config = Config::Gpt2(crate::Gpt2Config { n_positions, ..config.clone() });
+            let encoding = Encoding::read(&folder, &config, None::<usize>).unwrap();
+            assert_eq!(encoding.max_length(), expected);
+        }
     }
 
     #[test]

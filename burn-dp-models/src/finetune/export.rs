@@ -7,6 +7,7 @@ use burn_dp_examples::training::{Output, STATEMENT_JSON, STATEMENT_TEXT, TrainEr
 use serde_json::{Map, Value, json};
 
 use super::encoding;
+use super::ways::Parts;
 use crate::weights::{tensors, to_safetensors};
 use crate::{Adapter, LoraTargets, ModelError};
 
@@ -15,7 +16,7 @@ pub(super) const MODEL: &str = "model";
 pub(super) const ADAPTER: &str = "adapter";
 
 /// The configuration of a model.
-const CONFIG: &str = "config.json";
+pub(super) const CONFIG: &str = "config.json";
 
 /// The preprocessing of images.
 pub(super) const PREPROCESSOR: &str = "preprocessor_config.json";
@@ -41,8 +42,8 @@ pub(super) struct Export<'a> {
     pub(super) architecture: &'static str,
     /// Names of the classes.
     pub(super) labels: Option<&'a [String]>,
-    /// Path of the head.
-    pub(super) head: Option<&'static str>,
+    /// Parts of the model.
+    pub(super) parts: Parts,
     /// Type of the task in `peft`.
     pub(super) task: Option<&'static str>,
 }
@@ -92,8 +93,8 @@ impl Written {
         model: &M,
         targets: &LoraTargets,
     ) -> Result<Self, TrainError> {
-        let adapter =
-            Adapter::of(model, targets, &base.to_string_lossy(), export.head, export.task);
+        let (base, heads) = (base.to_string_lossy(), export.parts.with_adapters());
+        let adapter = Adapter::of(model, targets, &base, heads, export.task);
         let adapter = adapter.map_err(|reason| ModelError::new(ADAPTER, reason))?;
         let weights = adapter.weights().map_err(|reason| ModelError::new(ADAPTER, reason))?;
         let files =

@@ -67,7 +67,8 @@ pub struct FinetuneFigures {
     /// time, it reveals the number of tokens of the private draws.
     #[serde(skip)]
     pub tokens_per_second: f64,
-    /// Largest memory of the process; absent if the system does not report it.
+    /// Largest memory of the process on the host, without the memory of a GPU; absent if the system
+    /// does not report it.
     pub peak_memory_bytes: Option<u64>,
     /// Name of the optimizer.
     pub optimizer: String,
@@ -115,11 +116,11 @@ pub(super) fn columns() -> Vec<Column> {
     vec![
         ("epoch", 7, "passes over the data"),
         ("loss", 9, "mean cross entropy of a row or a token"),
-        ("accuracy", 11, "share of correct predictions, public rows"),
+        ("accuracy", 11, "share of correct predictions, rows of the evaluation"),
         EPSILON,
         ("tokens/s", 10, "tokens (or images) per second"),
         ("seconds", 8, "time of the steps"),
-        ("MiB", 6, "largest memory of the process so far"),
+        ("MiB", 6, "largest memory of the process on the host so far"),
     ]
 }
 
@@ -176,11 +177,17 @@ impl FinetuneFigures {
         if let Some(bytes) = self.peak_memory_bytes {
             text += &format!(", {} MiB at most", bytes >> 20);
         }
+        if !self.after.loss.is_finite() {
+            text += "\nwarning: the training has diverged: the loss of the trained model is not \
+                     finite, and the files of the model are of no use. The budget is spent. A \
+                     smaller --lr may help";
+        }
         text
     }
 }
 
-/// Returns the largest memory of this process, or `None` if the system does not report it.
+/// Returns the largest memory of this process on the host, or `None` if the system does not report
+/// it.
 pub(super) fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig, ExampleReduction};
-use burn_dp_examples::training::{Evaluation, TrainError, device, typed};
+use burn_dp_examples::training::{Evaluation, TrainError, checks, device, typed};
 use serde_json::json;
 
 use super::bleu::bleu;
@@ -20,7 +20,7 @@ use super::task::Task;
 use super::training::FinetuneRun;
 use super::units::Source;
 use super::ways::{self, Parts};
-use super::writer::Writer;
+use super::writer::{MOST_TEXTS, Writer};
 use crate::{Gpt2LanguageModel, LoraTargets, Sequence, Tokens};
 
 /// Rows of the evaluation whose texts are generated for BLEU.
@@ -37,12 +37,13 @@ pub(super) fn run(
     prompts: &Prompts,
     canaries: &CanaryOptions,
 ) -> Result<FinetuneFigures, TrainError> {
-    let parts = Parts { head: None, adapted: &["c_attn"] };
+    let parts = Parts { head: None, new: None, adapted: &["c_attn"] };
     let way = ways::way(&options.training, parts)?;
     if !(prompts.temperature >= 0.0 && prompts.temperature.is_finite()) {
         let reason = format!("must be a number of at least 0, got {}", prompts.temperature);
         return Err(TrainError::option("--temperature", reason));
     }
+    checks::at_most("--samples", prompts.samples, MOST_TEXTS, " texts")?;
     let device = device(options.run.backend)?;
     device.seed(options.training.seed);
     let (config, model) = language_model(&options.model, &trained_device(options)?)?;
@@ -68,7 +69,7 @@ pub(super) fn run(
         "prompt": prompts.prompt, "loss": typed(prompts.loss), "canaries": canaries.canaries,
         "canary-repetitions": canaries.canary_repetitions,
     });
-    let source = Source::of_texts(texts, settings, &split);
+    let source = Source::of_texts(texts, encoding.max_length(), settings, &split);
     let run = FinetuneRun::new("generate", options, way, source)?;
     let all = model.num_params();
     let (model, targets) = ways::choose(&options.training, model, parts)?;
@@ -81,7 +82,7 @@ pub(super) fn run(
         let reason = format!(
             "must be greater than the prompts of the evaluation: of their {} tokens none is left \
              for a text",
-            texts.max_length
+            encoding.max_length()
         );
         return Err(TrainError::option("--max-length", reason));
     }
@@ -105,12 +106,8 @@ pub(super) fn run(
     let together = options.training.evaluated();
     let exposure = inserted.map(|inserted| inserted.expose(&writer, canaries, together));
     let generated = Generated { exposure: exposure.transpose()?, ..generated };
-    let export = Export {
-        architecture: "GPT2LMHeadModel",
-        labels: None,
-        head: None,
-        task: Some("CAUSAL_LM"),
-    };
+    let export =
+        Export { architecture: "GPT2LMHeadModel", labels: None, parts, task: Some("CAUSAL_LM") };
     finish(run, trained, Some(generated), |model| match &targets {
         Some(targets) if !options.training.merge => {
             Written::adapter(&export, &options.model, &model, targets)

@@ -11,7 +11,7 @@ use burn_dp_examples::training::{Evaluation, TrainError, checks};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::export::{Export, PREPROCESSOR, Written};
+use super::export::{CONFIG, Export, PREPROCESSOR, Written};
 use super::figures::FinetuneFigures;
 use super::finish::finish;
 use super::options::{FinetuneOptions, Images, Way};
@@ -56,10 +56,20 @@ pub(super) fn run(
     device.seed(options.training.seed);
     let request = Request { options, images, weights: &weights, names: &names };
     if let Some(config) = TorchvisionResNetConfig::of(&weights) {
-        let parts = Parts { head: Some("fc"), adapted: &[] };
+        let parts = Parts { head: Some("fc"), new: None, adapted: &[] };
         let forward = Forward { scores: TorchvisionResNet::forward, side: images.image_size };
         let model = TorchvisionResNet::new(&config, names.len(), &device);
         return request.run(model, forward, parts, ("ResNet", IMAGENET));
+    }
+    if options.model.is_dir() && !options.model.join(CONFIG).is_file() {
+        let first = weights.tensors().keys().next().map_or("", String::as_str);
+        let reason = format!(
+            "has no {CONFIG} of a ViT, and no weights of a ResNet of torchvision: those have names \
+             like `conv1.weight` and `layer1.0.conv1.weight`, and the first one here is `{first}`. \
+             Save the state itself, without a dictionary around it: \
+             `torch.save(model.state_dict(), \"pytorch_model.bin\")`"
+        );
+        return Err(ModelError::new(&options.model, reason).into());
     }
     let Config::Vit(config) = Config::read(&options.model)? else {
         let reason = "must be a ViT, or a ResNet of torchvision: this model reads texts";
@@ -69,7 +79,7 @@ pub(super) fn run(
         let reason = format!("must read images of 3 colors, not {}", config.num_channels);
         return Err(TrainError::option("--model", reason));
     }
-    let parts = Parts { head: Some("classifier"), adapted: &["query", "value"] };
+    let parts = Parts { head: Some("classifier"), new: None, adapted: &["query", "value"] };
     let forward = Forward { scores: VitClassifier::forward, side: config.image_size };
     let model = VitClassifier::new(&config, names.len(), &device);
     request.run(model, forward, parts, ("ViTForImageClassification", CENTERED))
@@ -112,7 +122,7 @@ impl Request<'_> {
         let Self { options, images, weights, names } = *self;
         let way = ways::way(&options.training, parts)?;
         if way == Way::Probe {
-            let reason = "probe is for texts; --train head trains the same parameters";
+            let reason = "probe is for texts; for images --train head trains the same parameters";
             return Err(TrainError::option("--train", reason));
         }
         let model = weights.load_into(model, parts.head)?;
@@ -124,6 +134,7 @@ impl Request<'_> {
         let source = Source {
             user_rows: None,
             held_out: false,
+            held_out_units: 0,
             is_torchvision: architecture == "ResNet",
             classes: Some(names.to_vec()),
             units: split.units(),
@@ -140,7 +151,7 @@ impl Request<'_> {
         let evaluated = options.training.evaluated();
         let task = Classify { forward, encoder, loss, classes: names.len(), evaluated };
         let trained = run.train(&task, model, all, split)?;
-        let export = Export { architecture, labels: Some(names), head: parts.head, task: None };
+        let export = Export { architecture, labels: Some(names), parts, task: None };
         finish(run, trained, None, |model| match &targets {
             Some(targets) if !options.training.merge => {
                 Written::adapter(&export, &options.model, &model, targets)

@@ -117,12 +117,14 @@ pub struct Texts {
     /// compared letter by letter, without spaces at their ends: a person must have one name.
     #[arg(long, value_name = "COLUMN")]
     pub user: Option<String>,
-    /// With --user: maximum number of rows per user in a step.
+    /// With --user: maximum number of rows per user in a step, at most 1000. Memory and time grow
+    /// with it, also for users with fewer rows: --physical-batch-size users are in memory at once.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub user_rows: usize,
-    /// Maximum length of a text in tokens; longer texts are truncated.
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    pub max_length: usize,
+    /// Maximum length of a text in tokens; longer texts are truncated [default: 128, or the
+    /// positions of a model that has fewer].
+    #[arg(long, value_name = "N")]
+    pub max_length: Option<usize>,
 }
 
 /// The images and their location.
@@ -145,8 +147,9 @@ pub struct Labels {
     /// Column of the class.
     #[arg(long, value_name = "COLUMN")]
     pub label: String,
-    /// Names of the classes, public and in order [default: those in config.json]. A head in the
-    /// checkpoint is kept if it has the same classes, and otherwise replaced by a new one.
+    /// Names of the classes, public and in order, without spaces at their ends [default: those in
+    /// config.json]. A head in the checkpoint is kept if it has the same classes, and otherwise
+    /// replaced by a new one.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub labels: Vec<String>,
 }
@@ -245,7 +248,7 @@ pub struct TrainingOptions {
     #[arg(long, value_enum, value_name = "TYPE")]
     pub packed_base: Option<Packing>,
     /// With --train head: number of last blocks that are trained with the head [default: 0 to
-    /// classify, 1 to generate].
+    /// classify, 1 to generate]. A ResNet has no blocks.
     #[arg(long, value_name = "N")]
     pub blocks: Option<usize>,
     /// Expected size of a logical batch, in rows, or in users with --user.
@@ -300,11 +303,12 @@ pub enum Way {
     Full,
     /// The biases, and the head of a classifier.
     Bias,
-    /// The head, and the last blocks with --blocks.
+    /// The head, and the last blocks with --blocks. A language model has no head of its own: its
+    /// last norm and its last block.
     Head,
     /// Low-rank adapters, and the head of a classifier.
     Lora,
-    /// The head of a classifier, on features that are computed once.
+    /// The head of a classifier of texts, on features that are computed once.
     Probe,
 }
 

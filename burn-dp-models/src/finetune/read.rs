@@ -12,15 +12,20 @@ use crate::{Config, Gpt2LanguageModel, Weights};
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if there are fewer than two, or one is given twice.
+/// Returns [`TrainError::Option`] if there are fewer than two, or one is empty or is given twice.
 pub(super) fn class_names(
     options: &FinetuneOptions,
     labels: &Labels,
 ) -> Result<Vec<String>, TrainError> {
     let names = match labels.labels.is_empty() {
         true => Config::labels(&options.model)?,
-        false => labels.labels.clone(),
+        false => labels.labels.iter().map(|name| name.trim().to_string()).collect(),
     };
+    if names.iter().any(|name| name.trim().is_empty()) {
+        let reason =
+            format!("must name every class, but one of the names is empty: {}", quoted(&names));
+        return Err(TrainError::option("--labels", reason));
+    }
     if names.len() < 2 {
         let reason = format!(
             "must name at least two classes, got {}; class names are public and are therefore \
@@ -32,10 +37,15 @@ pub(super) fn class_names(
     if let Some(name) =
         (1..names.len()).find_map(|at| names[..at].contains(&names[at]).then(|| &names[at]))
     {
-        let reason = format!("must name each class once, got `{name}` twice");
+        let reason = format!("must name each class once, got {name:?} twice");
         return Err(TrainError::option("--labels", reason));
     }
     Ok(names)
+}
+
+/// Returns names in quotes, separated by commas.
+pub(super) fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the device of the training. All tensors that are combined need the same device.

@@ -1,6 +1,6 @@
-//! Rows to train on, and public rows of the evaluation.
+//! Rows to train on, and rows of the evaluation.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use burn_dp_examples::training::TrainError;
@@ -19,6 +19,9 @@ pub(super) struct Split<S> {
     pub(super) train: Vec<(usize, S)>,
     /// Samples of the evaluation.
     pub(super) test: Vec<S>,
+    /// Number of rows or users of the data that are held out for the evaluation, and therefore not
+    /// protected.
+    pub(super) held_out: usize,
     /// Checksum of the file that is trained on. A resumed run repeats noise, so it must have the
     /// same data.
     pub(super) checksum: u32,
@@ -37,7 +40,7 @@ impl<S> Split<S> {
     ///
     /// Returns the errors of reading, [`TrainError::Record`] with the row if it cannot be
     /// converted, and [`TrainError::Option`] if there are too few rows or users to evaluate some of
-    /// them.
+    /// them, or if both files have the same rows.
     pub(super) fn read(
         texts: &Texts,
         columns: Columns<'_>,
@@ -59,7 +62,7 @@ impl<S> Split<S> {
         });
         let units = units.collect::<Vec<_>>();
         let mut equal: HashMap<&TextRow, u32> = HashMap::new();
-        let (mut train, mut test) = (Vec::new(), Vec::new());
+        let (mut train, mut test, mut held_out) = (Vec::new(), Vec::new(), HashSet::new());
         for (index, (unit, row)) in units.into_iter().zip(&rows).enumerate() {
             let key = match columns.user {
                 Some(_) => row.user.clone(),
@@ -71,23 +74,27 @@ impl<S> Split<S> {
             };
             let is_test = crc32fast::hash(key.as_bytes()).is_multiple_of(TEST_EVERY);
             match texts.test.is_none() && is_test {
-                true => test.push(sample(&texts.data, index, row)?),
+                true => {
+                    held_out.insert(unit);
+                    test.push(sample(&texts.data, index, row)?);
+                }
                 false => train.push((unit, sample(&texts.data, index, row)?)),
             }
         }
         if let Some(path) = &texts.test {
-            let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-            if whole(path) == whole(&texts.data) {
+            let columns = Columns { user: None, ..columns };
+            let (_, public) = data::read(path, columns)?;
+            // Also a copy of the file, or the same rows in the other format.
+            if public.iter().map(content_of).eq(rows.iter().map(content_of)) {
                 let reason = format!(
-                    "{} is also the training file. Evaluation results are published, so they must \
-                     not come from private rows. Omit --test to hold out part of the data",
+                    "{} is also the training file, or a copy of it. Evaluation results are \
+                     published, so they must not come from private rows. Omit --test to hold out \
+                     part of the data",
                     path.display()
                 );
                 return Err(TrainError::option("--test", reason));
             }
-            let columns = Columns { user: None, ..columns };
-            let (_, rows) = data::read(path, columns)?;
-            let rows = rows.iter().enumerate();
+            let rows = public.iter().enumerate();
             test = rows.map(|(index, row)| sample(path, index, row)).collect::<Result<_, _>>()?;
         }
         if test.is_empty() {
@@ -98,12 +105,12 @@ impl<S> Split<S> {
             );
             return Err(TrainError::option("--test", reason));
         }
-        Ok(Self { train, test, checksum })
+        Ok(Self { train, test, held_out: held_out.len(), checksum })
     }
 
     /// Creates a split of samples that were read elsewhere; each has its own unit.
     pub(super) fn new(train: Vec<(usize, S)>, test: Vec<S>) -> Self {
-        Self { train, test, checksum: 0 }
+        Self { train, test, held_out: 0, checksum: 0 }
     }
 
     /// Adds samples to train on: of one new user, or each a unit of its own.
@@ -128,16 +135,20 @@ impl<S> Split<S> {
         Split {
             train: units.into_iter().zip(convert(samples)).collect(),
             test: convert(self.test),
+            held_out: self.held_out,
             checksum: self.checksum,
         }
     }
 }
 
+/// Returns the columns of a row, without the user.
+fn content_of(row: &TextRow) -> [&str; 3] {
+    [&row.text, &row.label, &row.prompt]
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-
-    use std::collections::HashSet;
 
     use super::*;
 
@@ -162,7 +173,7 @@ mod tests {
             text: "text".into(),
             user: user.map(String::from),
             user_rows: 1,
-            max_length: 8,
+            max_length: None,
         };
         let columns = Columns { text: "text", user, ..Columns::default() };
         Split::read(&texts, columns, |row| Ok(row.text.clone()))
@@ -179,8 +190,10 @@ mod tests {
             (users.units(), users.train.len()),
             (200 - tested.len(), 400 - 2 * tested.len())
         );
+        assert_eq!(users.held_out, tested.len());
         let rows = split(None, 400).unwrap();
         assert_eq!((rows.units(), rows.test.len()), (rows.train.len(), 400 - rows.train.len()));
+        assert_eq!(rows.held_out, rows.test.len());
         assert!((20..60).contains(&rows.test.len()), "{}", rows.test.len());
         assert!(split(None, 1).unwrap_err().to_string().starts_with("--test is required"));
     }

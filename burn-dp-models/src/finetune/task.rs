@@ -19,7 +19,7 @@ pub(super) trait Task: Send + Sync {
     /// another one. It depends only on that sample.
     fn losses(&self, model: &Self::Model, samples: &[Self::Sample], device: &Device) -> Tensor<1>;
 
-    /// Evaluates a model on public samples, without differentiation.
+    /// Evaluates a model on the samples of the evaluation, without differentiation.
     fn evaluate(
         &self,
         model: &Self::Model,

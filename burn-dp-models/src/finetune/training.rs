@@ -71,23 +71,15 @@ impl<'a> FinetuneRun<'a> {
             ("--physical-batch-size", training.physical_batch_size),
             ("--epochs", training.epochs),
             ("--steps", training.steps.unwrap_or(1)),
-            ("--user-rows", source.user_rows.unwrap_or(1)),
         ])?;
         checks::countable(training.epochs)?;
         let lr = training.lr.unwrap_or(if way == Way::Full { 5e-4 } else { 5e-3 });
         checks::positive([("--lr", lr), ("--max-grad-norm", training.max_grad_norm)])?;
         base::check_place(&options.model, &options.run.output)?;
         let privacy = PrivacySettings::new(&options.privacy, Some(EPSILON), DELTA)?;
-        let units = source.units;
         let name = if source.user_rows.is_some() { "users" } else { "rows" };
-        privacy.check_delta(units, name)?;
-        if training.batch_size > units {
-            let reason = format!(
-                "must be at most the {units} {name} that are trained on, got {}",
-                training.batch_size
-            );
-            return Err(TrainError::option("--batch-size", reason));
-        }
+        privacy.check_delta(source.units, name)?;
+        source.check(training.batch_size)?;
         let chosen = json!({
             "the checksums of the model": checksums(&options.model),
             "the task": task, "train": typed(way), "lr": lr,
@@ -182,6 +174,7 @@ impl<'a> FinetuneRun<'a> {
             counted(training.batch_size, if is_user { "user" } else { "row" })
         );
         announce(&subject, Some((optim.plan(), self.privacy.delta)))?;
+        self.source.print_held_out();
         let first = optim.next_step() as usize;
         let pass = ("epoch", self.steps_per_epoch());
         let mut progress = Progress::start(first, self.steps(), pass, super::figures::columns());

@@ -5,11 +5,16 @@ use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use burn_dp::optim::DpOptimizer;
 use burn_dp::sampling::{LogicalBatches, PrivateDataLoaderBuilder, UserDataset};
-use burn_dp_examples::training::TrainError;
+use burn_dp_examples::training::progress::counted;
+use burn_dp_examples::training::{TrainError, checks};
 use serde_json::{Value, json};
 
 use super::options::Texts;
 use super::split::Split;
+
+/// Maximum number of rows of a user in a step. The rows of a user are in memory together, and a
+/// user with fewer rows takes the same memory. The limit does not depend on the private data.
+const MOST_USER_ROWS: usize = 1000;
 
 /// The source of a run's samples.
 pub(super) struct Source {
@@ -17,6 +22,8 @@ pub(super) struct Source {
     pub(super) user_rows: Option<usize>,
     /// Whether the rows of the evaluation are from the same file.
     pub(super) held_out: bool,
+    /// Number of units of the data that are held out for the evaluation.
+    pub(super) held_out_units: usize,
     /// Whether the model is one of torchvision.
     pub(super) is_torchvision: bool,
     /// Names of the classes, in the order of the scores; absent for a language model.
@@ -33,11 +40,17 @@ impl Source {
     ///
     /// # Arguments
     ///
+    /// - `max_length`: longest text in tokens
     /// - `others`: other settings that the samples depend on, by option
-    pub(super) fn of_texts<S>(texts: &Texts, others: Value, split: &Split<S>) -> Self {
+    pub(super) fn of_texts<S>(
+        texts: &Texts,
+        max_length: usize,
+        others: Value,
+        split: &Split<S>,
+    ) -> Self {
         let mut settings = json!({
             "data": texts.data, "test": texts.test, "text": texts.text, "user": texts.user,
-            "user-rows": texts.user_rows, "max-length": texts.max_length,
+            "user-rows": texts.user_rows, "max-length": max_length,
             "the checksum of the data": split.checksum,
         });
         for (name, value) in others.as_object().into_iter().flatten() {
@@ -46,11 +59,42 @@ impl Source {
         Self {
             user_rows: texts.user.is_some().then_some(texts.user_rows),
             held_out: texts.test.is_none(),
+            held_out_units: split.held_out,
             is_torchvision: false,
             classes: None,
             units: split.units(),
             rows: split.train.len(),
             settings,
+        }
+    }
+
+    /// Checks the number of rows of a user, and that a batch is not larger than the data.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] with the number and its limit.
+    pub(super) fn check(&self, batch_size: usize) -> Result<(), TrainError> {
+        let rows = self.user_rows.unwrap_or(1);
+        checks::at_least_one([("--user-rows", rows)])?;
+        checks::at_most("--user-rows", rows, MOST_USER_ROWS, " rows of a user in memory at once")?;
+        let name = if self.user_rows.is_some() { "users" } else { "rows" };
+        checks::at_most(
+            "--batch-size",
+            batch_size,
+            self.units,
+            &format!(", the number of {name} that are trained on"),
+        )
+    }
+
+    /// Prints how many rows or users of the data measure the model and are not protected.
+    pub(super) fn print_held_out(&self) {
+        if self.held_out {
+            let unit = if self.user_rows.is_some() { "user" } else { "row" };
+            burn_dp_examples::print_line!(
+                "held out for the evaluation and NOT protected: {} of --data; with --test FILE all \
+                 are protected",
+                counted(self.held_out_units, unit)
+            );
         }
     }
 }

@@ -14,8 +14,17 @@ use crate::weights::{is_in, parameters};
 pub(super) struct Parts {
     /// Path of the head of a classifier.
     pub(super) head: Option<&'static str>,
+    /// Path of another part that the checkpoint lacks. Adapters are trained with all of it.
+    pub(super) new: Option<&'static str>,
     /// Layers with adapters by default.
     pub(super) adapted: &'static [&'static str],
+}
+
+impl Parts {
+    /// Returns the paths of the parts that are fully trained and saved with adapters.
+    pub(super) fn with_adapters(self) -> impl Iterator<Item = &'static str> + Clone {
+        self.head.into_iter().chain(self.new)
+    }
 }
 
 /// Returns the way of training.
@@ -48,7 +57,8 @@ pub(super) fn way(options: &TrainingOptions, parts: Parts) -> Result<Way, TrainE
         return refuse("--blocks", "is for --train head; leave it out");
     }
     if way == Way::Probe && parts.head.is_none() {
-        return refuse("--train", "probe is for classifiers; generate has no head of its own");
+        let reason = "probe is for classifiers of texts; generate has no head of its own";
+        return refuse("--train", reason);
     }
     if options.lora_alpha.is_some_and(|alpha| !(alpha > 0.0 && alpha.is_finite())) {
         return refuse("--lora-alpha", "must be a number greater than 0");
@@ -77,6 +87,11 @@ pub(super) fn choose<M: Module>(
         }
         Way::Head | Way::Probe => {
             let few = if parts.head.is_some() { 0 } else { 1 };
+            if options.blocks.is_some() && blocks(&model) == 0 {
+                let reason =
+                    "is for models with numbered blocks, and a ResNet has none; leave it out";
+                return Err(TrainError::option("--blocks", reason));
+            }
             if options.blocks.is_some_and(|count| count > blocks(&model)) {
                 let reason = format!(
                     "must be at most the {} of this model, got {}",
@@ -97,8 +112,10 @@ pub(super) fn choose<M: Module>(
             let rank = options.lora.unwrap_or(1);
             let alpha = options.lora_alpha.unwrap_or(rank as f64);
             let layers = layers(options, rank, parts.adapted)?;
-            let targets = LoraTargets::new(&model, &layers, alpha, parts.head);
-            let targets = targets.map_err(|reason| TrainError::option("--lora-layers", reason))?;
+            let targets = LoraTargets::new(&model, &layers, alpha, parts.with_adapters());
+            let is_default = options.lora_layers.is_empty();
+            let option = if is_default { "--lora" } else { "--lora-layers" };
+            let targets = targets.map_err(|reason| TrainError::option(option, reason))?;
             let targets = match options.packed_base {
                 Some(packing) => {
                     let scheme = scheme(packing, &model, &targets)?;
@@ -106,7 +123,8 @@ pub(super) fn choose<M: Module>(
                 }
                 None => targets,
             };
-            let heads = group(&model, |_, path| head(path));
+            let is_trained = |path: &str| parts.with_adapters().any(|part| is_in(part, path));
+            let heads = group(&model, |_, path| is_trained(path));
             let model = targets.attach(model)?;
             let model = if parts.head.is_some() { model.unfreeze_group(heads) } else { model };
             Ok((model, Some(targets)))
@@ -127,15 +145,22 @@ fn layers(
     if options.lora_layers.is_empty() {
         return Ok(default.iter().map(|name| (name.to_string(), rank)).collect());
     }
-    let layer = |layer: &String| match layer.split_once('=') {
-        None => Ok((layer.clone(), rank)),
-        Some((name, rank)) => match rank.parse() {
-            Ok(rank) => Ok((name.to_string(), rank)),
-            Err(_) => Err(TrainError::option(
-                "--lora-layers",
-                format!("must have a whole number after the equals sign, got `{layer}`"),
+    let refuse = |reason: String| Err(TrainError::option("--lora-layers", reason));
+    let layer = |layer: &String| {
+        let (name, own) = match layer.split_once('=') {
+            None => (layer.trim(), Ok(rank)),
+            Some((name, rank)) => (name.trim(), rank.trim().parse()),
+        };
+        match own {
+            _ if name.is_empty() => refuse(format!(
+                "must have a name before each comma and equals sign, got `{}`",
+                options.lora_layers.join(",")
             )),
-        },
+            Ok(rank) => Ok((name.to_string(), rank)),
+            Err(_) => {
+                refuse(format!("must have a whole number after the equals sign, got `{layer}`"))
+            }
+        }
     };
     options.lora_layers.iter().map(layer).collect()
 }

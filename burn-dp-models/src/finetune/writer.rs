@@ -7,6 +7,9 @@ use burn_dp_examples::training::TrainError;
 use super::encoding::Encoding;
 use crate::{Gpt2LanguageModel, Tokens};
 
+/// Maximum number of texts of a run, which are kept in memory.
+pub(super) const MOST_TEXTS: usize = 1_000_000;
+
 /// A model without differentiation that writes texts.
 pub(super) struct Writer<'a> {
     pub(super) model: Gpt2LanguageModel,
@@ -35,7 +38,7 @@ impl Writer<'_> {
     ) -> Result<Vec<String>, TrainError> {
         let prompt = self.encoding.prompt(prompt)?;
         let begin = prompt.ids.len();
-        let end = self.encoding.max_length().min(begin + length);
+        let end = self.encoding.max_length().min(begin.saturating_add(length));
         let mut sequences = vec![prompt; count];
         let mut lengths = vec![None; count];
         for position in begin..end {
@@ -76,5 +79,27 @@ impl Writer<'_> {
             drawn.unwrap_or(vocabulary.saturating_sub(1)) as u32
         };
         shares.chunks(vocabulary.max(1)).zip(draws.iter::<f64>()).map(of_row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use super::*;
+    use crate::finetune::read::language_model;
+
+    #[test]
+    fn a_text_of_any_length_ends_at_the_positions_of_the_model() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/gpt2-generate");
+        let device = Device::flex();
+        let (config, model) = language_model(&folder, &device).unwrap();
+        let encoding = Encoding::read(&folder, &config, config.max_length()).unwrap();
+        let writer = Writer { model, encoding: &encoding, device };
+        let texts = |length| writer.texts("the film", 2, length, 0.0).unwrap();
+        assert_eq!(texts(0), ["", ""]);
+        assert_eq!(texts(usize::MAX), texts(config.max_length()));
     }
 }

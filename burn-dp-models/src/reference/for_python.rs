@@ -11,7 +11,8 @@ use super::{CLASSES, EXPECTED, Expected, without_padding};
 use crate::weights::{fill_trained, tensors, to_safetensors};
 use crate::{
     Adapter, BertClassifier, Config, Gpt2Classifier, Gpt2LanguageModel, LoraTargets, ModelError,
-    RobertaClassifier, TextClassifier, Tokens, VitClassifier, Weights,
+    RobertaClassifier, TextClassifier, Tokens, TorchvisionResNet, TorchvisionResNetConfig,
+    VitClassifier, Weights,
 };
 
 /// Writes, for Python to load again, the model in a folder with random adapters: once merged and
@@ -31,6 +32,15 @@ pub fn write_for_python(folder: &Path, output: &Path) -> Result<(), TrainError> 
     let is_language_model = weights.tensors().keys().all(|name| name.starts_with("transformer."));
     let name = folder.file_name().unwrap_or_default().to_string_lossy().to_string();
     let expected = Expected::read(&folder.join(EXPECTED))?;
+    if let Some(config) = TorchvisionResNetConfig::of(&weights) {
+        let (inputs, output) = (("images", expected.tensor("images")?), output.join(name));
+        let case = Case { folder, output, weights: &weights, inputs, task: None };
+        let model = TorchvisionResNet::new(&config, CLASSES, &device);
+        let layers = [("conv1", 2), ("layer2.0.conv2", 3), ("downsample.0", 2)];
+        let images = Tensor::<4>::from_data(case.inputs.1.clone(), &device);
+        return case
+            .write(model, &layers, Some("fc"), |model| values(model.forward(images.clone())));
+    }
     let config = Config::read(folder)?;
     let (inputs, task) = match (&config, is_language_model) {
         (Config::Vit(_), _) => ("images", None),
@@ -127,9 +137,12 @@ impl Case<'_> {
 
         let folder = self.output.with_extension("merged");
         files::make_folder(&folder)?;
-        let config = std::fs::read(self.folder.join("config.json"))
-            .map_err(|error| failed(error.to_string()))?;
-        files::write(&folder.join("config.json"), &config)?;
+        // A residual network has no configuration.
+        let path = self.folder.join("config.json");
+        if path.is_file() {
+            let config = std::fs::read(&path).map_err(|error| failed(error.to_string()))?;
+            files::write(&folder.join("config.json"), &config)?;
+        }
         let content = to_safetensors(&tensors(&model.materialize())).map_err(failed)?;
         files::write(&folder.join("model.safetensors"), &content)?;
         self.write_scores(&folder, &found)

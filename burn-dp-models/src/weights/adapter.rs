@@ -32,38 +32,41 @@ impl LoraTargets {
     ///
     /// - `layers`: names, and their ranks
     /// - `alpha`: the product of the factors is multiplied by `alpha / rank`
-    /// - `head`: path of the part that has no adapters because it is fully trained
+    /// - `heads`: paths of the parts that have no adapters because they are fully trained
     ///
     /// # Errors
     ///
     /// Returns a message with the first name that matches no such layer and the available names, or
-    /// for a rank of 0.
-    pub fn new<M: Module>(
+    /// with the first rank that is 0 or above the smaller side of a weight.
+    pub fn new<'a, M: Module>(
         model: &M,
         layers: &[(String, usize)],
         alpha: f64,
-        head: Option<&str>,
+        heads: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, String> {
+        let heads: Vec<&str> = heads.into_iter().collect();
         let mut known = Vec::new();
-        parameters(model, |name, _| {
-            let is_head = head.is_some_and(|head| is_in(head, &name.path));
+        parameters(model, |name, parameter| {
+            let is_head = heads.iter().any(|head| is_in(head, &name.path));
             let is_weight = name.layer != LayerKind::Other && name.stored.ends_with(".weight");
             if is_weight && !is_head {
-                known.push(name);
+                let dims = parameter.dims();
+                // A kernel counts as a matrix.
+                known.push((name, dims[0].min(dims[1..].iter().product())));
             }
         });
         let mut ranks = BTreeMap::new();
         for (layer, rank) in layers {
             if *rank == 0 {
-                return Err(format!("the rank of {layer} must be at least 1, got 0"));
+                return Err(format!("must give {layer} a rank of at least 1, got 0"));
             }
-            let ends = |name: &&Name| {
+            let ends = |(name, _): &&(Name, usize)| {
                 let module = name.stored.trim_end_matches(".weight");
                 module == layer || module.ends_with(&format!(".{layer}"))
             };
             let found = known.iter().filter(ends).collect::<Vec<_>>();
             if found.is_empty() {
-                let module = |name: &Name| {
+                let module = |(name, _): &(Name, usize)| {
                     let module = name.stored.trim_end_matches(".weight").rsplit('.').next();
                     module.unwrap_or_default().to_string()
                 };
@@ -71,11 +74,18 @@ impl LoraTargets {
                 names.sort();
                 names.dedup();
                 return Err(format!(
-                    "no layer is called {layer}; this model has {}",
+                    "names `{layer}`, which is no layer of this model; it has {}",
                     names.join(", ")
                 ));
             }
-            ranks.extend(found.into_iter().map(|name| (name.path.clone(), *rank)));
+            if let Some((name, most)) = found.iter().find(|(_, most)| rank > most) {
+                return Err(format!(
+                    "must give {} a rank of at most {most}, the smaller side of its weight, got \
+                     {rank}",
+                    name.stored.trim_end_matches(".weight")
+                ));
+            }
+            ranks.extend(found.into_iter().map(|(name, _)| (name.path.clone(), *rank)));
         }
         Ok(Self { ranks, alpha, packing: None })
     }
@@ -95,7 +105,7 @@ impl LoraTargets {
     /// Returns whether the embedding of a language model, which is also its output layer, has an
     /// adapter. It changes both uses, but only one in `peft`.
     pub(crate) fn has_tied(&self) -> bool {
-        self.ranks.keys().any(|path| is_tied(path, None))
+        self.ranks.keys().any(|path| is_tied(path, &[]))
     }
 
     /// Returns the model with adapters; everything else is frozen.
@@ -131,33 +141,34 @@ impl Adapter {
     /// Name of the file with the configuration.
     pub const CONFIG_FILE: &'static str = "adapter_config.json";
 
-    /// Collects the factors, and the head if there is one.
+    /// Collects the factors, and the parts that were fully trained.
     ///
     /// # Arguments
     ///
     /// - `base`: name or folder of the model that the adapter belongs to
-    /// - `head`: path of the part that was fully trained
+    /// - `heads`: paths of the parts that were fully trained: the head, and other new parts
     /// - `task`: the type of the task in `peft`, if it has one
     ///
     /// # Errors
     ///
     /// Returns a message with the first layer whose adapter `peft` cannot express: a tied
     /// embedding.
-    pub fn of<M: Module>(
+    pub fn of<'a, M: Module>(
         model: &M,
         targets: &LoraTargets,
         base: &str,
-        head: Option<&str>,
+        heads: impl IntoIterator<Item = &'a str>,
         task: Option<&str>,
     ) -> Result<Self, String> {
-        if let Some(path) = targets.ranks.keys().find(|path| is_tied(path, head)) {
+        let heads: Vec<&str> = heads.into_iter().collect();
+        if let Some(path) = targets.ranks.keys().find(|path| is_tied(path, &heads)) {
             return Err(format!("the adapter of {path}, which is tied, can only be merged"));
         }
         let kernels = kernels(model);
         let mut tensors = Tensors::new();
         let (mut modules, mut transposed) = (Vec::new(), true);
         parameters(model, |name, parameter| {
-            let is_head = head.is_some_and(|head| is_in(head, &name.path));
+            let is_head = heads.iter().any(|head| is_in(head, &name.path));
             if name.factor().is_some() {
                 let value = to_peft(&name, parameter, &kernels);
                 let stored = name.versions().into_iter().filter_map(|name| peft_name(&name));
@@ -193,7 +204,7 @@ impl Adapter {
             "bias": "none",
             "fan_in_fan_out": !transposed,
             "inference_mode": true,
-            "modules_to_save": head.map(|head| [head]),
+            "modules_to_save": Some(heads).filter(|heads| !heads.is_empty()),
             "target_modules": modules.iter().flat_map(|(versions, _)| versions).collect::<Vec<_>>(),
         });
         Ok(Self { tensors, config })
@@ -247,8 +258,10 @@ impl Adapter {
                     if **found.shape() == *shape {
                         return Some(found);
                     }
-                    let found = found.shape().clone();
-                    fault.get_or_insert(format!("`{stored}` has the shape {found:?}"));
+                    let found = found.shape().to_vec();
+                    fault.get_or_insert(format!(
+                        "`{stored}` has the shape {found:?}, but the model needs {shape:?}"
+                    ));
                 }
                 None if factor.is_some() => {
                     fault.get_or_insert(format!("has no factor `{stored}`"));
@@ -266,8 +279,8 @@ impl Adapter {
 }
 
 /// Returns whether a weight is the embedding of a language model, which is also its output layer.
-fn is_tied(path: &str, head: Option<&str>) -> bool {
-    head.is_none() && path.ends_with("wte.weight")
+fn is_tied(path: &str, heads: &[&str]) -> bool {
+    heads.is_empty() && path.ends_with("wte.weight")
 }
 
 /// Returns the shapes of the weights of convolutions without their first axis, by their names.
@@ -371,6 +384,15 @@ mod tests {
             let weights = Weights::read_file(&file).unwrap();
             let read = Adapter::load_into(&weights, empty.clone()).unwrap();
             assert_eq!(of(&read).tensors, written.tensors, "{version}");
+
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/vit-classify");
+            let Config::Vit(config) = Config::read(&folder).unwrap() else { panic!("not a ViT") };
+            let model = VitClassifier::new(&config, 3, &Device::flex());
+            let layers = [("query".to_string(), 1), ("output.dense".to_string(), 3)];
+            let targets = LoraTargets::new(&model, &layers, 2.0, Some("classifier")).unwrap();
+            let model = targets.attach(model).unwrap();
+            let error = Adapter::load_into(&weights, model).unwrap_err().to_string();
+            assert!(error.contains("has the shape ["), "{error}");
         }
     }
 }

@@ -135,7 +135,7 @@ impl Weights {
                 fault.get_or_insert_with(|| {
                     format!(
                         "`{stored}` has the shape {:?}, but the configuration needs {expected:?}",
-                        found.shape()
+                        found.shape().to_vec()
                     )
                 });
                 return None;
@@ -201,12 +201,13 @@ pub(super) fn transposed(data: TensorData) -> TensorData {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use burn::tensor::Device;
+    use burn::tensor::{DType, Device, f16};
+    use safetensors::tensor::{Dtype, TensorView};
     use serde_json::json;
 
     use super::*;
-    use crate::weights::to_safetensors;
-    use crate::{BertClassifier, Config};
+    use crate::weights::{tensors, to_safetensors};
+    use crate::{BertClassifier, Config, Gpt2LanguageModel};
 
     fn golden() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/bert-classify")
@@ -215,6 +216,78 @@ mod tests {
     fn bert() -> BertClassifier {
         let Config::Bert(config) = Config::read(&golden()).unwrap() else { panic!("no BERT") };
         BertClassifier::new(&config, 3, &Device::flex())
+    }
+
+    /// Writes tensors of several types, and reads them.
+    fn written(tensors: &BTreeMap<String, TensorData>) -> Weights {
+        let views = tensors.iter().map(|(name, data)| {
+            let dtype = match data.dtype() {
+                DType::F16 => Dtype::F16,
+                DType::I64 => Dtype::I64,
+                _ => Dtype::F32,
+            };
+            (name, TensorView::new(dtype, data.shape().to_vec(), data.as_bytes()).unwrap())
+        });
+        let content = safetensors::serialize(views, None).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(SAFETENSORS), content).unwrap();
+        Weights::read(folder.path()).unwrap()
+    }
+
+    // As in `openai-community/gpt2`.
+    #[test]
+    fn a_gpt2_without_a_prefix_and_with_its_masks_is_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/gpt2-generate");
+        let Config::Gpt2(config) = Config::read(&folder).unwrap() else { panic!("no GPT-2") };
+        let load = |weights: &Weights| {
+            let model = Gpt2LanguageModel::new(&config, &Device::flex());
+            tensors(&weights.load_into(model, None).unwrap())
+        };
+        let whole = Weights::read(&folder).unwrap();
+        let renamed = whole.tensors().iter().map(|(name, data)| {
+            (name.strip_prefix("transformer.").unwrap().to_string(), data.clone())
+        });
+        let mut renamed: BTreeMap<_, _> = renamed.collect();
+        for block in 0..2 {
+            let mask = TensorData::new(vec![1.0_f32; 144], [1, 1, 12, 12]);
+            renamed.insert(format!("h.{block}.attn.bias"), mask);
+            let masked = TensorData::new(vec![-1e4_f32], [1]);
+            renamed.insert(format!("h.{block}.attn.masked_bias"), masked);
+        }
+        assert_eq!(load(&written(&renamed)), load(&whole));
+    }
+
+    // As in `google-bert/bert-base-uncased`.
+    #[test]
+    fn a_bert_with_old_names_of_norms_and_with_positions_is_read() {
+        let whole = Weights::read(&golden()).unwrap();
+        let renamed = whole.tensors().iter().map(|(name, data)| {
+            let name = name.replace("LayerNorm.weight", "LayerNorm.gamma");
+            (name.replace("LayerNorm.bias", "LayerNorm.beta"), data.clone())
+        });
+        let mut renamed: BTreeMap<_, _> = renamed.collect();
+        assert!(renamed.keys().filter(|name| name.ends_with("gamma")).count() == 5);
+        let positions = TensorData::new((0..14_i64).collect::<Vec<_>>(), [1, 14]);
+        renamed.insert("bert.embeddings.position_ids".into(), positions);
+        renamed.insert("cls.predictions.bias".into(), TensorData::new(vec![0.5_f32; 40], [40]));
+        let load = |weights: &Weights| tensors(&weights.load_into(bert(), None).unwrap());
+        assert_eq!(load(&written(&renamed)), load(&whole));
+    }
+
+    #[test]
+    fn a_file_in_half_precision_is_read_in_single_precision() {
+        let whole = Weights::read(&golden()).unwrap();
+        let halves = whole.tensors().iter();
+        let halves = halves.map(|(name, data)| (name.clone(), data.clone().convert::<f16>()));
+        let half = tensors(&written(&halves.collect()).load_into(bert(), None).unwrap());
+        for (name, expected) in tensors(&whole.load_into(bert(), None).unwrap()) {
+            assert_eq!(half[&name].dtype(), DType::F32);
+            for (found, expected) in half[&name].iter::<f32>().zip(expected.iter::<f32>()) {
+                // Eleven bits.
+                let rounding = expected.abs() / 2048.0 + 1e-7;
+                assert!((found - expected).abs() <= rounding, "{name}: {found} {expected}");
+            }
+        }
     }
 
     #[test]
@@ -250,6 +323,11 @@ mod tests {
         *data = TensorData::new(values, data.shape().to_vec());
         let error = damaged.load_into(bert(), None).unwrap_err().to_string();
         assert!(error.contains(&format!("`{name}` has values that are not finite")), "{error}");
+        let mut other = whole.clone();
+        other.tensors.insert(name.into(), TensorData::zeros::<f32, _>([8, 7]));
+        let error = other.load_into(bert(), None).unwrap_err().to_string();
+        let shapes = "has the shape [8, 7], but the configuration needs [8, 8]";
+        assert!(error.contains(shapes), "{error}");
         let mut masked = whole.clone();
         masked.tensors.retain(|name, _| !name.contains("pooler."));
         let error = masked.load_into(bert(), None).unwrap_err().to_string();

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 mod canaries;
 mod packed;
+mod pooler;
 mod precision;
 mod pretrain;
 mod resume;
@@ -267,18 +268,34 @@ fn a_run_is_not_resumed_with_other_data() {
     assert!(error.contains("the checksum of the data"), "{error}");
     let error = run(folder.path(), &format!("{line} --resume --lr 1")).unwrap_err();
     assert!(error.contains("--lr was"), "{error}");
+    // It has another default of --lr, which was not given.
+    let error = run(folder.path(), &format!("{line} --resume --train bias")).unwrap_err();
+    assert!(error.contains("--train was full and is now bias"), "{error}");
     let figures = run(folder.path(), &format!("{line} --resume")).unwrap();
     assert_eq!(figures["steps"], 4);
     assert!(folder.path().join("out/model/model.safetensors").is_file());
 }
 
+/// The golden ResNet as it is in a dictionary around its state.
+fn write_nested_resnet(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let content = std::fs::read(golden("resnet-classify/model.safetensors")).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&content).unwrap().tensors();
+    let tensors = tensors.into_iter().map(|(name, view)| (format!("state_dict.{name}"), view));
+    let content = safetensors::serialize(tensors.collect::<Vec<_>>(), None).unwrap();
+    std::fs::write(folder.join("model.safetensors"), content).unwrap();
+}
+
 #[test]
 fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
     let folder = tempfile::tempdir().unwrap();
+    write_images(folder.path());
+    let nested = folder.path().join("nested");
+    write_nested_resnet(&nested);
     for (line, expected) in [
         (format!("classify {CLASSIFY} --model none"), "is not a folder; a model is a folder with"),
         (format!("classify {CLASSIFY} --model vit-classify"), "finetune images"),
-        ("images --model gpt2-classify".into(), "train"),
+        ("images --model gpt2-classify".into(), "this model reads texts"),
         (
             format!("classify {CLASSIFY} --model gpt2-classify --lora 2 --lora-layers query"),
             "c_attn",
@@ -293,11 +310,16 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
         ),
         (
             "classify --model bert-classify --label stars --labels up,other".into(),
-            "data.csv: row 4: `stars` is \"down\", which is not one of the classes: up, other",
+            "data.csv: row 4: `stars` is \"down\", which is not one of the classes: \"up\", \
+             \"other\"",
         ),
         (
             "classify --model bert-classify --label stars --labels up,down,up".into(),
-            "--labels must name each class once, got `up` twice",
+            "--labels must name each class once, got \"up\" twice",
+        ),
+        (
+            "classify --model bert-classify --label stars --labels up,down,".into(),
+            "one of the names is empty: \"up\", \"down\", \"\"",
         ),
         (
             "classify --model bert-classify --label body --labels up,down".into(),
@@ -313,21 +335,78 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
             "generate --model gpt2-generate --prompt question --max-length 2".into(),
             "--max-length must be greater than the prompts of the evaluation",
         ),
+        (
+            format!("images --model {}", nested.display()),
+            "no weights of a ResNet of torchvision: those have names like `conv1.weight` and \
+             `layer1.0.conv1.weight`, and the first one here is `state_dict.bn1.bias`",
+        ),
+        ("images --model resnet-classify --train probe".into(), "for images --train head trains"),
+        (
+            "images --model resnet-classify --batch-size 20 --train head --blocks 1".into(),
+            "--blocks is for models with numbered blocks, and a ResNet has none",
+        ),
         ("images --model resnet-classify --image-size 0".into(), "--image-size must be at least"),
         (
             format!("classify {CLASSIFY} --model gpt2-classify --lora 0"),
             "--lora must be at least 1, got 0",
         ),
+        (
+            format!("classify {CLASSIFY} --model gpt2-classify --lora 1000000000000"),
+            "--lora must give transformer.h.0.attn.c_attn a rank of at most 8, the smaller side of \
+             its weight, got 1000000000000",
+        ),
+        (
+            format!("classify {CLASSIFY} --model gpt2-classify --lora 2 --lora-layers wpe=9"),
+            "--lora-layers must give transformer.wpe a rank of at most 8, the smaller side of its",
+        ),
+        (
+            format!("classify {CLASSIFY} --model gpt2-classify --lora 2 --lora-layers c_attn,"),
+            "--lora-layers must have a name before each comma and equals sign, got `c_attn,`",
+        ),
+        (
+            format!("classify {CLASSIFY} --model gpt2-classify --user author --user-rows 100000"),
+            "--user-rows must be at most 1000 rows of a user in memory at once, got 100000",
+        ),
+        (
+            "generate --model gpt2-generate --samples 18446744073709551615".into(),
+            "--samples must be at most 1000000 texts, got",
+        ),
         ("classify --model bert-classify --label stars --labels up".into(), "at least two"),
         ("classify --model roberta-classify --label stars".into(), "tokenizer.json"),
         ("generate --model bert-classify".into(), "must be a GPT-2"),
-        ("generate --model gpt2-generate --train probe".into(), "for classifiers"),
+        ("generate --model gpt2-generate --train probe".into(), "for classifiers of texts"),
         ("generate --model gpt2-generate --delta 0.5".into(), "--delta"),
     ] {
         let error = run(folder.path(), &line).unwrap_err();
         assert!(error.contains(expected), "{line}: {error}");
     }
     assert!(!folder.path().join("out").exists(), "nothing was written");
+}
+
+#[test]
+fn a_training_that_diverges_keeps_its_records_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("classify {CLASSIFY} --model bert-classify --lr 1e30");
+    let output = process(&words(folder.path(), &line, 120), None);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("warning: the training has diverged"), "{printed}");
+    // JSON has no value for a loss that is not finite.
+    assert!(figures(folder.path())["after"]["loss"].is_null());
+    for name in ["ledger.json", "privacy.json"] {
+        assert!(folder.path().join("out").join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn spaces_around_the_names_of_classes_are_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("classify {CLASSIFY} --model bert-classify --steps 1");
+    let words = words(folder.path(), &line, 120).into_iter();
+    let words = words.map(|word| if word == "up,down" { "up, down".into() } else { word });
+    let output = process(&words.collect::<Vec<_>>(), None);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(figures(folder.path())["classes"], serde_json::json!(["up", "down"]));
 }
 
 #[test]
@@ -378,8 +457,37 @@ fn a_public_file_is_evaluated_and_only_its_prompts_are_repeated() {
     assert!(statement().contains(held_out), "{}", statement());
 
     let data = folder.path().join("data.csv");
-    let error = run(folder.path(), &format!("{line} --test {}", data.display())).unwrap_err();
-    assert!(error.contains("is also the training file"), "{error}");
+    let copy = public.path().join("copy.csv");
+    std::fs::copy(&data, &copy).unwrap();
+    for file in [data, copy] {
+        let error = run(folder.path(), &format!("{line} --test {}", file.display())).unwrap_err();
+        assert!(error.contains("is also the training file"), "{error}");
+    }
+}
+
+#[test]
+fn rows_that_are_held_out_are_announced_before_the_training() {
+    let (folder, public) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let test = write_data(public.path(), 7);
+    let line = format!("classify {CLASSIFY} --model bert-classify --steps 1 --delta 1e-3");
+    for (more, expected) in [
+        (String::new(), Some("NOT protected: 12 rows of --data; with --test FILE")),
+        ("--user author --batch-size 6".into(), Some("NOT protected: 1 user of --data; with")),
+        (format!("--test {}", test.display()), None),
+    ] {
+        let line = match more.contains("--batch-size") {
+            true => line.replace("--batch-size 32", ""),
+            false => line.clone(),
+        };
+        let output = process(&words(folder.path(), &format!("{line} {more}"), 120), None);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(printed.contains("NOT protected"), expected.is_some(), "{printed}");
+        assert!(printed.contains(expected.unwrap_or_default()), "{printed}");
+        // Held-out rows of private data are not public.
+        let legend = "share of correct predictions, rows of the evaluation";
+        assert!(printed.contains(legend), "{printed}");
+    }
 }
 
 #[test]

@@ -281,6 +281,15 @@ def randomize_adapter(model):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
 
 
+def read_resnet(folder):
+    """Reads a residual network of this script, or the same network with merged adapters."""
+    state = load_file(os.path.join(folder, "model.safetensors"))
+    block = Bottleneck if "layer1.0.conv3.weight" in state else BasicBlock
+    model = resnet(block, len(state["conv1.weight"]))
+    model.load_state_dict(state)
+    return model
+
+
 def verify(folder):
     """Loads merged models and adapters that were written by burn-dp-models, in each subfolder, and
     prints the largest difference of their scores from the scores that were written with them,
@@ -298,7 +307,11 @@ def verify(folder):
             with open(os.path.join(target, "adapter_config.json")) as file:
                 base = json.load(file)["base_model_name_or_path"]
             labels = {"num_labels": CLASSES} if "classify" in name else {}
-            model = PeftModel.from_pretrained(kind.from_pretrained(base, **labels), target)
+            is_resnet = name.startswith("resnet")
+            model = read_resnet(base) if is_resnet else kind.from_pretrained(base, **labels)
+            model = PeftModel.from_pretrained(model, target)
+        elif name.startswith("resnet"):
+            model = read_resnet(target)
         else:
             model = kind.from_pretrained(target)
         model = model.double().eval()
@@ -308,7 +321,8 @@ def verify(folder):
             for row in written["images"] if "images" in written else written["ids"].long():
                 # The padding of a text is -1.
                 row = row.double() if "images" in written else row[row >= 0]
-                logits = model(row.unsqueeze(0)).logits.flatten()
+                logits = model(row.unsqueeze(0))
+                logits = getattr(logits, "logits", logits).flatten()
                 found = written["logits"][offset : offset + len(logits)]
                 offset += len(logits)
                 worst_of_row = (found - logits).abs().max() / logits.abs().max().clamp(min=1.0)
