@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use burn_dp_accountant::PrivacyStatement;
 
 use super::{PrivacyPlanConfig, config, device, layer};
-use crate::PublicData;
+use crate::PublicSource;
 use crate::nn::Private;
 use crate::optim::DpOptimizer;
 use crate::sampling::Sampler;
@@ -56,7 +56,8 @@ fn kernels_that_depend_on_the_shape_are_not_covered() {
 fn the_ledger_says_what_the_statement_says_and_so_does_a_later_run() {
     let secret = || PrivacyPlanConfig::new(12, 8.0).with_steps(6).with_noise_multiplier(1.0);
     let mut optim = secret().init().unwrap().optimizer(SgdConfig::new().init());
-    optim.name_public_data(&PublicData::declare((), "drawings of the museum").unwrap());
+    let drawings = PublicSource::published("drawings of the museum").data(vec![0]).unwrap();
+    optim.name_public_data(&drawings);
     let (model, draw) = (layer(1, 1, 1), optim.plan().sampler().unwrap().draw(0).unwrap());
     optim.backward(&model, &draw, losses).unwrap();
     optim.step(0.1, model, draw).unwrap();
