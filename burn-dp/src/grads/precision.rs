@@ -32,11 +32,11 @@ const MAGNITUDES: f64 = 1.0 + 1.0 / (1 << 10) as f64;
 /// # Privacy
 ///
 /// The margins bound the norm of what each example adds to an otherwise empty weighted sum,
-/// regardless of the order in which a device adds, and whether the example's terms are equal, cancel
-/// or are rounded away. They do not bound the rounding of terms of one example that are added to
-/// those of others, nor the effect of one example on the rounding of other examples: a device that
-/// chooses its kernels by the shape of a batch can compute all others in another precision if one
-/// more example changes the shape. The statement says so, and padding fixes the shapes.
+/// regardless of the order in which a device adds, and whether the terms of the example are equal,
+/// cancel or are rounded away. They bound neither the rounding where terms of several examples are
+/// added, nor the effect of one example on the rounding of other examples: a device that chooses
+/// its kernels by the shape of a batch can compute all others in another precision if one more
+/// example changes the shape. The statement says so, and padding fixes the shapes.
 ///
 /// # References
 ///

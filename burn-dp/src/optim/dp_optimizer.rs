@@ -185,8 +185,8 @@ impl DpOptimizer {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidState`] if the batch belongs to another draw than the next step
-    /// needs, or if one of its units was already added, [`DpError::InvalidArgument`] if its data set
-    /// has [another unit](crate::sampling::DistinctRecords::unit) than the plan or [other
+    /// needs, or if one of its units was already added, [`DpError::InvalidArgument`] if its data
+    /// set has [another unit](crate::sampling::DistinctRecords::unit) than the plan or [other
     /// records](crate::sampling::DistinctRecords::digest) than earlier steps, the errors of
     /// [`PrivateBackward::run`], [`DpError::NotPerExample`] if there is not one loss for each row,
     /// and [`DpError::ChangedBuffer`] if a value that is not trained changed since the first call.

@@ -70,8 +70,8 @@ impl Independence {
         match self {
             Self::NotChecked => {
                 "A loss of one example that depends on other examples: this was not checked. \
-                 Neither was that each loss was computed from the drawn unit, and from nothing that \
-                 the program keeps from earlier batches."
+                 Neither was that each loss was computed from the drawn unit, and from nothing \
+                 that the program keeps from earlier batches."
             }
             Self::ByConstruction => {
                 "An update of one unit that depends on other units, through what its program \
@@ -81,7 +81,8 @@ impl Independence {
                 "A loss of one example that depends on other examples: the check of gradients \
                  cannot show a dependence of values (a normalizer that is detached, the number of \
                  rows, a rank, a padded length), one before the first private layer, one on other \
-                 batches or on what the program keeps from them, or random values that depend on other examples."
+                 batches or on what the program keeps from them, or random values that depend on \
+                 other examples."
             }
             Self::ByValue { .. } => {
                 "A loss of one example that depends on other examples: a check cannot show a \

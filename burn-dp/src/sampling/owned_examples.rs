@@ -159,7 +159,8 @@ impl OwnedExamples {
     }
 
     /// Returns the data set of the selected examples, after their owners were counted again: in a
-    /// data set of another order, a user can own more of them. Each selected example is loaded once.
+    /// data set of another order, a user can own more of them. Each selected example is loaded
+    /// once.
     ///
     /// # Arguments
     ///

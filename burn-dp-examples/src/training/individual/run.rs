@@ -233,8 +233,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let averaged =
         average.as_ref().map(|model| Evaluation::of(model, &data.encoder, &data.test, device));
     let described = described(&data.name);
-    let ledger = private.as_ref().map(|(optim, _)| described.ledger(optim));
-    output.ledger(ledger.as_ref())?;
+    output.ledger(private.as_ref().map(|(optim, _)| described.ledger(optim)).as_ref())?;
     output.models(model, average)?;
     if let Some((optim, _)) = &mut private {
         optim.forget_key()?;
@@ -248,8 +247,8 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
                 "stopped after {made} of {steps} steps: the next step would exceed the budget"
             );
         }
-        let (deltas, group) = (deltas(delta, items[0]), privacy.and_then(|one| one.group));
-        output.statement(&described.ledger(optim), &deltas, group)?;
+        let group = privacy.and_then(|one| one.group);
+        output.statement(&described.ledger(optim), &deltas(delta, items[0]), group)?;
         let title = format!("{} on {}", typed(settings.model), data.name);
         output.plot(&title, &measurements)?;
     }
@@ -266,11 +265,10 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
 
 /// Returns what the program says about a run.
 fn described(dataset: &str) -> Described {
-    let mut not_covered =
-        vec!["The images and labels of the test set, which is taken as public.".to_string()];
-    if dataset == folder::NAME {
-        not_covered.push("The classes, which are the names of the folders of images.".into());
-    }
+    let test = "The images and labels of the test set, which is taken as public.";
+    let classes = (dataset == folder::NAME)
+        .then_some("The classes, which are the names of the folders of images.");
+    let not_covered = [test].into_iter().chain(classes).map(String::from).collect();
     Described { facts: vec![("dataset", dataset.into())], not_covered }
 }
 

@@ -27,8 +27,8 @@ pub(crate) use state::{EngineState, LostSteps, RunSource, damaged};
 
 use admission::Admission;
 use forward::row_scope;
+use not_covered::with_another;
 use pending::{Pending, check_sum};
-use statement::with_another;
 
 use super::PUBLIC_DATA;
 use super::buffers::BufferCheck;

@@ -87,7 +87,7 @@ pub(crate) fn given_twice(unit: usize, step: u64) -> DpError {
     ))
 }
 
-/// The error for records that are not those of the steps before, or not in their order.
+/// The error for records that the steps before did not have, or had in another order.
 pub(super) fn other_records() -> DpError {
     DpError::invalid(
         "dataset",

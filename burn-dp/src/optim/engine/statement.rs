@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn_dp_accountant::{PrivacyLedger, PrivacyStatement, UnitOfPrivacy};
 
 use super::PrivacyEngine;
-use super::not_covered::{self, KEY_IN_RECORDS, NOISE_KEY};
+use super::not_covered::{self, KEY_IN_RECORDS, NOISE_KEY, with_another};
 use crate::DpError;
 use crate::model::precision_name;
 use crate::optim::independence::Independence;
@@ -157,14 +157,5 @@ impl PrivacyEngine {
                     .into(),
             );
         }
-    }
-}
-
-/// Returns the values of a fact with another one, each of them once.
-pub(super) fn with_another(known: Option<&String>, value: &str) -> String {
-    match known {
-        Some(known) if known.split("; ").any(|other| other == value) => known.clone(),
-        Some(known) => format!("{known}; {value}"),
-        None => value.to_string(),
     }
 }

@@ -25,9 +25,7 @@ fn counts_are_in_the_ledger_and_cost_what_the_formula_says() {
     };
     let optim = run(config().with_clipping(quantile()));
     let ledger = optim.ledger();
-    let DpEvent::PoissonSampled { event, .. } = &ledger.entries()[0].event else {
-        panic!()
-    };
+    let DpEvent::PoissonSampled { event, .. } = &ledger.entries()[0].event else { panic!() };
     let DpEvent::JointGaussian { noise_multipliers } = &**event else { panic!("{event}") };
     assert_eq!(noise_multipliers.len(), 3);
     // A tenth of the cost for two counts: z_Δ = z / √0.9, and 2 σ_b = z √(2 / 0.1).
@@ -146,9 +144,7 @@ fn counts_have_the_noise_that_the_ledger_is_told() {
     let adapted = optim.plan().clipping().adapted();
     let noise: Vec<f64> = adapted.iter().map(|(_, at)| -(at / 0.1).ln() / 0.2 * batch).collect();
     let ledger = optim.ledger();
-    let DpEvent::PoissonSampled { event, .. } = &ledger.entries()[0].event else {
-        panic!()
-    };
+    let DpEvent::PoissonSampled { event, .. } = &ledger.entries()[0].event else { panic!() };
     let DpEvent::JointGaussian { noise_multipliers } = &**event else { panic!("{event}") };
     assert_eq!((noise.len(), noise_multipliers.len()), (COUNTS, COUNTS));
     // A count has sensitivity one half.

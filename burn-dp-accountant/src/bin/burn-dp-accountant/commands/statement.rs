@@ -18,8 +18,8 @@ pub(crate) struct Arguments {
     /// The ledgers of other runs in the same folder are of other data, or nobody saw their results.
     #[arg(long)]
     single_run: bool,
-    /// Values of δ, separated by commas, each below 1 / number of units [default: those of 1e-5,
-    /// 1e-6 and 1e-8 that are].
+    /// Values of δ, separated by commas, each below 1 / number of units [default: 1e-5, 1e-6
+    /// and 1e-8, as far as they are].
     #[arg(long, value_delimiter = ',')]
     delta: Vec<f64>,
     /// Also state the guarantee for this many units at once.
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> Output {
 /// Values of δ that are usual for small, large and very large data sets.
 const USUAL: [f64; 3] = [1e-5, 1e-6, 1e-8];
 
-/// Returns the values of δ: `given`, or those of the usual ones that do not allow publishing a unit
+/// Returns the values of δ: `given`, or the usual ones that do not allow publishing a unit
 /// outright.
 fn deltas(given: &[f64], units: Option<f64>) -> Result<Vec<f64>, AccountantError> {
     let largest = units.map_or(1.0, |units| 1.0 / units);
