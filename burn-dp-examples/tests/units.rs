@@ -261,8 +261,10 @@ fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_store
     assert!(figures["epsilon"].as_f64().unwrap() > 0.0);
     let statement = std::fs::read_to_string(folder.path().join("out/privacy.json")).unwrap();
     let statement: Value = serde_json::from_str(&statement).unwrap();
-    let statistics = statement["facts"]["running_statistics"].as_str().unwrap();
+    let statistics = statement["facts"]["statistics_of_the_saved_model"].as_str().unwrap();
     assert!(statistics.starts_with("of public images"), "{statistics}");
+    let learned = statement["facts"]["running_statistics"].as_str().unwrap();
+    assert!(learned.starts_with("not learned"), "{learned}");
     let public = statement["facts"]["public_data"].as_str().unwrap();
     assert!(public.contains("drawn digits of seed 0") && public.contains("100 items"), "{public}");
     assert_eq!(statement["facts"]["mini_set_size"], "20");

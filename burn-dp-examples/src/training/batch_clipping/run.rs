@@ -82,9 +82,8 @@ impl BatchRun<'_> {
         progress.finish();
         let mut facts = vec![("dataset", data.name.clone())];
         if settings.has_statistics() {
-            let statistics = "of public images, computed after the training; private batches \
-                              changed copies of the model only";
-            facts.push(("running_statistics", statistics.into()));
+            let statistics = "of public images, computed after the training";
+            facts.push(("statistics_of_the_saved_model", statistics.into()));
         }
         let not_covered = "The public images, and the images and labels of the test set, which is \
                            taken as public.";
