@@ -88,6 +88,33 @@ pub trait TextClassifier: Module {
     }
 }
 
+/// A classifier of images: a pre-trained network and a linear head.
+pub trait ImageClassifier: Module {
+    /// Returns one vector for each image: the input of the head.
+    ///
+    /// # Shapes
+    ///
+    /// - images: `[batch_size, channels, height, width]`
+    /// - output: `[batch_size, width]`
+    fn features(&self, images: Tensor<4>) -> Tensor<2>;
+
+    /// Returns the head.
+    fn head(&self) -> &Private<Linear>;
+
+    /// Replaces the head.
+    fn with_head(self, head: Private<Linear>) -> Self;
+
+    /// Returns the scores of the classes.
+    ///
+    /// # Shapes
+    ///
+    /// - images: `[batch_size, channels, height, width]`
+    /// - output: `[batch_size, classes]`
+    fn scores(&self, images: Tensor<4>) -> Tensor<2> {
+        self.head().scores(self.features(images))
+    }
+}
+
 /// The part of a classifier that is applied to one vector for each example.
 pub trait ClassifierHead: Module {
     /// Returns the scores of the classes.

@@ -10,8 +10,8 @@ use burn::tensor::ops::MaxPoolOptions;
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
 
-use crate::Weights;
 use crate::init::linear;
+use crate::{ImageClassifier, Weights};
 
 /// Width of the first stage.
 const WIDTH: usize = 64;
@@ -191,21 +191,25 @@ impl TorchvisionResNet {
             fc: linear(channels, classes, device),
         }
     }
+}
 
-    /// Returns the scores of the classes.
-    ///
-    /// # Shapes
-    ///
-    /// - images: `[batch_size, 3, height, width]`
-    /// - output: `[batch_size, classes]`
-    pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+impl ImageClassifier for TorchvisionResNet {
+    fn features(&self, images: Tensor<4>) -> Tensor<2> {
         let hidden = relu(self.bn1.forward(self.conv1.forward(images)));
         let options = MaxPoolOptions::new([3, 3]).with_stride([2, 2]).with_padding([1, 1]);
         let hidden = max_pool2d(hidden, options);
         let stages = [&self.layer1, &self.layer2, &self.layer3, &self.layer4];
         let blocks = stages.into_iter().flatten();
         let hidden = blocks.fold(hidden, |hidden, block| block.forward(hidden));
-        self.fc.forward(adaptive_avg_pool2d(hidden, [1, 1]).flatten::<2>(1, 3))
+        adaptive_avg_pool2d(hidden, [1, 1]).flatten::<2>(1, 3)
+    }
+
+    fn head(&self) -> &Private<Linear> {
+        &self.fc
+    }
+
+    fn with_head(self, head: Private<Linear>) -> Self {
+        Self { fc: head, ..self }
     }
 }
 
@@ -272,7 +276,7 @@ mod tests {
         let losses = |model: &TorchvisionResNet, rows: &[usize]| {
             let rows = rows.iter().map(|row| *row as i64).collect::<Vec<_>>();
             let rows = Tensor::<1, Int>::from_ints(rows.as_slice(), &device);
-            let scores = model.forward(images.clone().select(0, rows.clone()));
+            let scores = model.scores(images.clone().select(0, rows.clone()));
             CrossEntropyLossConfig::new().init().forward(scores, rows)
         };
         check_independence(&model, &[0, 1, 2], |model, rows| losses(model, &rows)).unwrap();

@@ -8,7 +8,7 @@ use burn_dp::nn::{IntoPrivate, Private};
 
 use crate::attention::attend;
 use crate::init::{linear, norm};
-use crate::{ActivationFunction, VitConfig};
+use crate::{ActivationFunction, ImageClassifier, VitConfig};
 
 /// A vision transformer that classifies images by its class token.
 ///
@@ -109,14 +109,11 @@ impl VitClassifier {
             classifier: linear(width, classes, device),
         }
     }
+}
 
-    /// Returns the scores of the classes.
-    ///
-    /// # Shapes
-    ///
-    /// - images: `[batch_size, channels, side, side]`, the side of the configuration
-    /// - output: `[batch_size, classes]`
-    pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+/// Images have the side of the configuration.
+impl ImageClassifier for VitClassifier {
+    fn features(&self, images: Tensor<4>) -> Tensor<2> {
         let rows = images.dims()[0];
         let VitEmbeddings { cls_token, position_embeddings, patch_embeddings } =
             &self.vit.embeddings;
@@ -130,7 +127,15 @@ impl VitClassifier {
         let layers = self.vit.encoder.layer.iter();
         let hidden = layers.fold(embedded + positions, |hidden, layer| layer.forward(hidden));
         let class = self.vit.layernorm.forward(hidden).narrow(1, 0, 1);
-        self.classifier.forward(class.reshape([rows, width]))
+        class.reshape([rows, width])
+    }
+
+    fn head(&self) -> &Private<Linear> {
+        &self.classifier
+    }
+
+    fn with_head(self, head: Private<Linear>) -> Self {
+        Self { classifier: head, ..self }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, marker::PhantomData};
 
 use burn::module::Module;
-use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp_examples::training::{Evaluation, TrainError};
 use serde_json::json;
@@ -14,15 +14,16 @@ use super::export::{Export, Written};
 use super::figures::FinetuneFigures;
 use super::finish::finish;
 use super::options::{FinetuneOptions, Labels, Texts, Way};
+use super::probe::{self, Features, Probe};
 use super::read::{class_names, quoted, trained_device};
 use super::split::Split;
-use super::task::{Task, in_precision_of};
+use super::task::{Task, targets};
 use super::training::FinetuneRun;
 use super::units::Source;
 use super::ways::{self, Parts};
 use crate::{
-    BertClassifier, ClassifierHead, Config, Gpt2Classifier, RobertaClassifier, Sequence,
-    TextClassifier, Tokens, Weights,
+    BertClassifier, Config, Gpt2Classifier, RobertaClassifier, Sequence, TextClassifier, Tokens,
+    Weights,
 };
 
 /// The part of BERT that models of masked tokens lack.
@@ -32,14 +33,6 @@ const POOLER: &str = "bert.pooler";
 #[derive(Debug, Clone)]
 pub(super) struct Labeled {
     sequence: Sequence,
-    label: usize,
-}
-
-/// The features of a text and its class.
-#[derive(Debug, Clone)]
-pub(super) struct Features {
-    values: Vec<f32>,
-    tokens: usize,
     label: usize,
 }
 
@@ -143,12 +136,14 @@ impl Request<'_> {
         let all = model.num_params();
         let export = Export { architecture, labels: Some(names), parts, task: Some("SEQ_CLS") };
         if way == Way::Probe {
-            let model = model.freeze();
-            let split = split.map(|samples| features(&model, &samples, run.device()));
-            let width = split.test.first().map_or(0, |sample| sample.values.len());
-            let task = Probe::<M::Head> { loss: loss(), width, head: PhantomData };
+            let (model, device) = (model.freeze(), run.device());
+            let network = model.valid();
+            let split = probe::computed(split, |sample: &Labeled| {
+                let features = network.features(&tokens(std::slice::from_ref(sample), device));
+                Features::new(features, sample.sequence.ids.len(), sample.label)
+            });
             let head = model.head().clone().unfreeze();
-            let trained = run.train(&task, head, all, split)?;
+            let trained = run.train(&Probe::new(&split), head, all, split)?;
             return finish(run, trained, None, |head| {
                 Written::model(&export, &options.model, &model.with_head(head))
             });
@@ -170,33 +165,8 @@ fn loss() -> CrossEntropyLoss {
     CrossEntropyLossConfig::new().init()
 }
 
-/// Returns the features of samples.
-fn features<M: TextClassifier>(model: &M, samples: &[Labeled], device: &Device) -> Vec<Features> {
-    let model = model.valid();
-    let chunk = |samples: &[Labeled]| {
-        let features = model.features(&tokens(samples, device));
-        let width = features.dims()[1];
-        let values = features.into_data().iter::<f32>().collect::<Vec<_>>();
-        let rows = values.chunks(width).zip(samples);
-        let features = rows.map(|(values, sample)| Features {
-            values: values.to_vec(),
-            tokens: sample.sequence.ids.len(),
-            label: sample.label,
-        });
-        features.collect::<Vec<_>>()
-    };
-    // One at a time, so that no sample can change the features of another.
-    samples.chunks(1).flat_map(chunk).collect()
-}
-
 fn tokens(samples: &[Labeled], device: &Device) -> Tokens {
     Tokens::new(&samples.iter().map(|sample| &sample.sequence).collect::<Vec<_>>(), device)
-}
-
-fn targets(labels: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
-    let labels = labels.map(|label| label as i64).collect::<Vec<_>>();
-    let count = labels.len();
-    Tensor::from_data(TensorData::new(labels, [count]), device)
 }
 
 /// Training of a classifier.
@@ -234,55 +204,5 @@ impl<M: TextClassifier> Task for Classify<M> {
 
     fn tokens(sample: &Labeled) -> usize {
         sample.sequence.ids.len()
-    }
-}
-
-/// Training of the head on features.
-struct Probe<H> {
-    loss: CrossEntropyLoss,
-    width: usize,
-    head: PhantomData<fn() -> H>,
-}
-
-impl<H> Probe<H> {
-    fn inputs(&self, samples: &[Features], device: &Device) -> (Tensor<2>, Tensor<1, Int>) {
-        let values = samples.iter().flat_map(|sample| sample.values.iter().copied());
-        let shape = [samples.len(), self.width];
-        let values = TensorData::new(values.collect::<Vec<_>>(), shape);
-        let labels = samples.iter().map(|sample| sample.label);
-        (Tensor::from_data(values, device), targets(labels, device))
-    }
-}
-
-impl<H: ClassifierHead> Task for Probe<H> {
-    type Model = H;
-    type Sample = Features;
-
-    fn losses(&self, head: &H, samples: &[Features], device: &Device) -> Tensor<1> {
-        let (features, targets) = self.inputs(samples, device);
-        let scores = head.scores(in_precision_of(head, features));
-        self.loss.forward(scores.cast(FloatDType::F32), targets)
-    }
-
-    fn evaluate(&self, head: &H, samples: &[Features], device: &Device) -> Evaluation {
-        let head = head.valid();
-        let (features, targets) = self.inputs(samples, device);
-        let scores = head.scores(features);
-        let mut total = Evaluation::default();
-        total.count(self.loss.forward(scores.clone(), targets.clone()), scores, targets);
-        total.over(samples.len())
-    }
-
-    fn made_up(&self, count: usize) -> Vec<Features> {
-        let sample = |row: usize| Features {
-            values: (0..self.width).map(|i| ((i + row) as f32).sin()).collect(),
-            tokens: 1,
-            label: row % 2,
-        };
-        (0..count).map(sample).collect()
-    }
-
-    fn tokens(sample: &Features) -> usize {
-        sample.tokens
     }
 }

@@ -1,5 +1,6 @@
 //! Fine-tuning of classifiers of images.
 
+use std::marker::PhantomData;
 use std::path::Path;
 
 use burn::data::dataloader::batcher::Batcher;
@@ -15,6 +16,7 @@ use super::export::{CONFIG, Export, PREPROCESSOR, Written};
 use super::figures::FinetuneFigures;
 use super::finish::finish;
 use super::options::{FinetuneOptions, Images, Way};
+use super::probe::{self, Features, Probe};
 use super::read::trained_device;
 use super::split::Split;
 use super::task::{Task, in_precision_of};
@@ -22,7 +24,8 @@ use super::training::FinetuneRun;
 use super::units::Source;
 use super::ways::{self, Parts};
 use crate::{
-    Config, ModelError, TorchvisionResNet, TorchvisionResNetConfig, VitClassifier, Weights,
+    Config, ImageClassifier, ModelError, TorchvisionResNet, TorchvisionResNetConfig, VitClassifier,
+    Weights,
 };
 
 /// Means and deviations of the colors for public residual networks.
@@ -57,9 +60,8 @@ pub(super) fn run(
     let request = Request { options, images, weights: &weights, names: &names };
     if let Some(config) = TorchvisionResNetConfig::of(&weights) {
         let parts = Parts { head: Some("fc"), new: None, adapted: &[] };
-        let forward = Forward { scores: TorchvisionResNet::forward, side: images.image_size };
         let model = TorchvisionResNet::new(&config, names.len(), &device);
-        return request.run(model, forward, parts, ("ResNet", IMAGENET));
+        return request.run(model, images.image_size, parts, ("ResNet", IMAGENET));
     }
     if options.model.is_dir() && !options.model.join(CONFIG).is_file() {
         let first = weights.tensors().keys().next().map_or("", String::as_str);
@@ -80,9 +82,8 @@ pub(super) fn run(
         return Err(TrainError::option("--model", reason));
     }
     let parts = Parts { head: Some("classifier"), new: None, adapted: &["query", "value"] };
-    let forward = Forward { scores: VitClassifier::forward, side: config.image_size };
     let model = VitClassifier::new(&config, names.len(), &device);
-    request.run(model, forward, parts, ("ViTForImageClassification", CENTERED))
+    request.run(model, config.image_size, parts, ("ViTForImageClassification", CENTERED))
 }
 
 /// Returns the names of the folders of the classes, in order.
@@ -97,12 +98,6 @@ fn class_names(data: &Path) -> Result<Vec<String>, TrainError> {
     Ok(names)
 }
 
-/// The forward pass of a model, and the height and width of its images.
-struct Forward<M> {
-    scores: fn(&M, Tensor<4>) -> Tensor<2>,
-    side: usize,
-}
-
 /// The request.
 struct Request<'a> {
     options: &'a FinetuneOptions,
@@ -112,22 +107,19 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    fn run<M: Module>(
+    /// Trains a model on images of height and width `side`.
+    fn run<M: ImageClassifier>(
         &self,
         model: M,
-        forward: Forward<M>,
+        side: usize,
         parts: Parts,
         (architecture, colors): (&'static str, Colors),
     ) -> Result<FinetuneFigures, TrainError> {
         let Self { options, images, weights, names } = *self;
         let way = ways::way(&options.training, parts)?;
-        if way == Way::Probe {
-            let reason = "probe is for texts; for images --train head trains the same parameters";
-            return Err(TrainError::option("--train", reason));
-        }
         let model = weights.load_into(model, parts.head)?;
         let Colors { image_mean: mean, image_std: std } = colors_of(&options.model, colors)?;
-        let splits = folder::read(&images.data, forward.side)?;
+        let splits = folder::read(&images.data, side)?;
         let encoder = ImageBatcher { mean, std, ..splits.encoder };
         let numbered = splits.train.items().iter().cloned().enumerate();
         let split = Split::new(numbered.collect(), splits.test.items().to_vec());
@@ -140,18 +132,32 @@ impl Request<'_> {
             units: split.units(),
             rows: split.train.len(),
             settings: json!({
-                "data": images.data, "image-size": forward.side,
+                "data": images.data, "image-size": side,
                 "the checksum of the data": checksum(&split.train),
             }),
         };
         let run = FinetuneRun::new("images", options, way, source)?;
         let all = model.num_params();
+        let export = Export { architecture, labels: Some(names), parts, task: None };
+        if way == Way::Probe {
+            let (model, device) = (model.freeze(), run.device());
+            let network = model.valid();
+            let split = probe::computed(split, |sample: &ImageItem| {
+                let batch = encoder.batch(vec![sample.clone()], device);
+                Features::new(network.features(batch.inputs), 1, usize::from(sample.label))
+            });
+            let head = model.head().clone().unfreeze();
+            let trained = run.train(&Probe::new(&split), head, all, split)?;
+            return finish(run, trained, None, |head| {
+                Written::model(&export, &options.model, &model.with_head(head))
+            });
+        }
         let (model, targets) = ways::choose(&options.training, model, parts)?;
         let loss = CrossEntropyLossConfig::new().init();
         let evaluated = options.training.evaluated();
-        let task = Classify { forward, encoder, loss, classes: names.len(), evaluated };
+        let (classes, model_type) = (names.len(), PhantomData);
+        let task = Classify::<M> { encoder, loss, classes, evaluated, model: model_type };
         let trained = run.train(&task, model, all, split)?;
-        let export = Export { architecture, labels: Some(names), parts, task: None };
         finish(run, trained, None, |model| match &targets {
             Some(targets) if !options.training.merge => {
                 Written::adapter(&export, &options.model, &model, targets)
@@ -186,20 +192,20 @@ fn checksum(train: &[(usize, ImageItem)]) -> u32 {
 
 /// Training of a classifier of images.
 struct Classify<M> {
-    forward: Forward<M>,
     encoder: ImageBatcher,
     loss: CrossEntropyLoss,
     classes: usize,
     evaluated: usize,
+    model: PhantomData<fn() -> M>,
 }
 
-impl<M: Module> Task for Classify<M> {
+impl<M: ImageClassifier> Task for Classify<M> {
     type Model = M;
     type Sample = ImageItem;
 
     fn losses(&self, model: &M, samples: &[ImageItem], device: &Device) -> Tensor<1> {
         let batch = self.encoder.batch(samples.to_vec(), device);
-        let scores = (self.forward.scores)(model, in_precision_of(model, batch.inputs));
+        let scores = model.scores(in_precision_of(model, batch.inputs));
         self.loss.forward(scores.cast(FloatDType::F32), batch.targets)
     }
 
@@ -208,7 +214,7 @@ impl<M: Module> Task for Classify<M> {
         let mut total = Evaluation::default();
         for samples in samples.chunks(self.evaluated) {
             let batch = self.encoder.batch(samples.to_vec(), device);
-            let scores = (self.forward.scores)(&model, batch.inputs);
+            let scores = model.scores(batch.inputs);
             let losses = self.loss.forward(scores.clone(), batch.targets.clone());
             total.count(losses, scores, batch.targets);
         }

@@ -19,6 +19,7 @@ mod images;
 mod options;
 mod packing;
 mod pretrain;
+mod probe;
 mod read;
 mod split;
 mod task;

@@ -308,7 +308,7 @@ pub enum Way {
     Head,
     /// Low-rank adapters, and the head of a classifier.
     Lora,
-    /// The head of a classifier of texts, on features that are computed once.
+    /// The head of a classifier, on features that are computed once.
     Probe,
 }
 

@@ -1,7 +1,7 @@
 //! The requirements of training on a task.
 
 use burn::module::Module;
-use burn::tensor::{Device, FloatDType, Tensor};
+use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 use burn_dp::model::precision_of;
 use burn_dp_examples::training::Evaluation;
 
@@ -41,6 +41,13 @@ pub(super) fn in_precision_of<M: Module, const D: usize>(
     inputs: Tensor<D>,
 ) -> Tensor<D> {
     inputs.cast(precision_of(model).unwrap_or(FloatDType::F32))
+}
+
+/// Returns classes as a tensor.
+pub(super) fn targets(labels: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
+    let labels = labels.map(|label| label as i64).collect::<Vec<_>>();
+    let count = labels.len();
+    Tensor::from_data(TensorData::new(labels, [count]), device)
 }
 
 /// Number of made-up samples that independence is tested on.

@@ -57,7 +57,7 @@ pub(super) fn way(options: &TrainingOptions, parts: Parts) -> Result<Way, TrainE
         return refuse("--blocks", "is for --train head; leave it out");
     }
     if way == Way::Probe && parts.head.is_none() {
-        let reason = "probe is for classifiers of texts; generate has no head of its own";
+        let reason = "probe is for classifiers; generate has no head of its own";
         return refuse("--train", reason);
     }
     if options.lora_alpha.is_some_and(|alpha| !(alpha > 0.0 && alpha.is_finite())) {

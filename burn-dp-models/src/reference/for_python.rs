@@ -10,9 +10,9 @@ use burn_dp_examples::training::{TrainError, files};
 use super::{CLASSES, EXPECTED, Expected, without_padding};
 use crate::weights::{fill_trained, tensors, to_safetensors};
 use crate::{
-    Adapter, BertClassifier, Config, Gpt2Classifier, Gpt2LanguageModel, LoraTargets, ModelError,
-    RobertaClassifier, TextClassifier, Tokens, TorchvisionResNet, TorchvisionResNetConfig,
-    VitClassifier, Weights,
+    Adapter, BertClassifier, Config, Gpt2Classifier, Gpt2LanguageModel, ImageClassifier,
+    LoraTargets, ModelError, RobertaClassifier, TextClassifier, Tokens, TorchvisionResNet,
+    TorchvisionResNetConfig, VitClassifier, Weights,
 };
 
 /// Writes, for Python to load again, the model in a folder with random adapters: once merged and
@@ -39,7 +39,7 @@ pub fn write_for_python(folder: &Path, output: &Path) -> Result<(), TrainError> 
         let layers = [("conv1", 2), ("layer2.0.conv2", 3), ("downsample.0", 2)];
         let images = Tensor::<4>::from_data(case.inputs.1.clone(), &device);
         return case
-            .write(model, &layers, Some("fc"), |model| values(model.forward(images.clone())));
+            .write(model, &layers, Some("fc"), |model| values(model.scores(images.clone())));
     }
     let config = Config::read(folder)?;
     let (inputs, task) = match (&config, is_language_model) {
@@ -54,7 +54,7 @@ pub fn write_for_python(folder: &Path, output: &Path) -> Result<(), TrainError> 
         let layers = [("query", 2), ("output.dense", 3), ("projection", 2)];
         let images = Tensor::<4>::from_data(case.inputs.1.clone(), &device);
         return case.write(model, &layers, Some("classifier"), |model| {
-            values(model.forward(images.clone()))
+            values(model.scores(images.clone()))
         });
     }
     let sequences = expected.sequences()?;

@@ -22,9 +22,9 @@ use serde::Serialize;
 
 use crate::weights::tensors;
 use crate::{
-    Adapter, BertClassifier, Config, Gpt2Classifier, Gpt2LanguageModel, LoraTargets, ModelError,
-    RobertaClassifier, Sequence, TextClassifier, Tokens, TorchvisionResNet,
-    TorchvisionResNetConfig, VitClassifier, Weights,
+    Adapter, BertClassifier, Config, Gpt2Classifier, Gpt2LanguageModel, ImageClassifier,
+    LoraTargets, ModelError, RobertaClassifier, Sequence, TextClassifier, Tokens,
+    TorchvisionResNet, TorchvisionResNetConfig, VitClassifier, Weights,
 };
 
 /// Number of classes of the models.
@@ -73,7 +73,7 @@ pub fn compare(folder: &Path) -> Result<Comparison, TrainError> {
     let expected = Expected::read(&folder.join(EXPECTED))?;
     if let Some(config) = TorchvisionResNetConfig::of(&weights) {
         let model = weights.load_into(TorchvisionResNet::new(&config, CLASSES, &device), None)?;
-        return expected.compare_images(model, &device, TorchvisionResNet::forward);
+        return expected.compare_images(model, &device, TorchvisionResNet::scores);
     }
     let config = Config::read(folder)?;
     let is_language_model = weights.tensors().keys().all(|name| name.starts_with("transformer."));
@@ -96,7 +96,7 @@ pub fn compare(folder: &Path) -> Result<Comparison, TrainError> {
         }
         Config::Vit(config) => {
             let model = weights.load_into(VitClassifier::new(&config, CLASSES, &device), None)?;
-            expected.compare_images(model, &device, VitClassifier::forward)
+            expected.compare_images(model, &device, VitClassifier::scores)
         }
     }
 }

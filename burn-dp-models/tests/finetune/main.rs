@@ -146,6 +146,40 @@ fn write_images(folder: &Path) {
 }
 
 #[test]
+fn a_probe_of_images_trains_the_head_as_training_of_the_head_alone_does() {
+    for (model, head) in [("vit-classify", "classifier"), ("resnet-classify", "fc")] {
+        let folder = tempfile::tempdir().unwrap();
+        write_images(folder.path());
+        let [alone, probe] = ["head", "probe"].map(|way| {
+            let line = format!(
+                "images --model {model} --image-size 32 --batch-size 20 --noise-multiplier 0.2 \
+                 --insecure-seed 2 --steps 6 --train {way}"
+            );
+            let figures = run(folder.path(), &line).unwrap();
+            assert!(figures["trained_parameters"].as_u64() < figures["parameters"].as_u64());
+            Weights::read(&folder.path().join("out/model")).unwrap()
+        });
+        let names = |weights: &Weights| weights.tensors().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&probe), names(&alone));
+        let values = |weights: &Weights, name: &String| -> Vec<f32> {
+            weights.tensors()[name].iter().collect()
+        };
+        for name in names(&alone) {
+            let tolerance = if name.starts_with(head) { 1e-4 } else { 0.0 };
+            for (found, expected) in values(&probe, &name).iter().zip(values(&alone, &name)) {
+                assert!(
+                    (found - expected).abs() <= tolerance,
+                    "{model} {name}: {found} {expected}"
+                );
+            }
+        }
+        let base = Weights::read(&golden(model)).unwrap();
+        let weight = format!("{head}.weight");
+        assert_ne!(values(&probe, &weight), values(&base, &weight));
+    }
+}
+
+#[test]
 fn classifiers_of_images_learn_and_keep_their_names() {
     for (model, options, layers, names) in [
         (
@@ -340,7 +374,6 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
             "no weights of a ResNet of torchvision: those have names like `conv1.weight` and \
              `layer1.0.conv1.weight`, and the first one here is `state_dict.bn1.bias`",
         ),
-        ("images --model resnet-classify --train probe".into(), "for images --train head trains"),
         (
             "images --model resnet-classify --batch-size 20 --train head --blocks 1".into(),
             "--blocks is for models with numbered blocks, and a ResNet has none",
@@ -374,7 +407,10 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
         ("classify --model bert-classify --label stars --labels up".into(), "at least two"),
         ("classify --model roberta-classify --label stars".into(), "tokenizer.json"),
         ("generate --model bert-classify".into(), "must be a GPT-2"),
-        ("generate --model gpt2-generate --train probe".into(), "for classifiers of texts"),
+        (
+            "generate --model gpt2-generate --train probe".into(),
+            "probe is for classifiers; generate",
+        ),
         ("generate --model gpt2-generate --delta 0.5".into(), "--delta"),
     ] {
         let error = run(folder.path(), &line).unwrap_err();

@@ -42,12 +42,13 @@ fn released(folder: &Path) -> Option<usize> {
 }
 
 /// Runs of four steps a pass.
-const RUNS: [(&str, &str); 5] = [
+const RUNS: [(&str, &str); 6] = [
     ("classify --label stars --labels up,down --batch-size 32 --model bert-classify", "full"),
     ("classify --label stars --labels up,down --batch-size 32 --model gpt2-classify", "probe"),
     ("generate --batch-size 32 --model gpt2-generate --samples 1 --sample-length 4", "lora"),
     ("generate --batch-size 32 --model gpt2-generate --samples 0 --packed-base int4", "lora"),
     ("images --batch-size 10 --model vit-classify", "head"),
+    ("images --batch-size 10 --model resnet-classify --image-size 32", "probe"),
 ];
 
 fn line((line, way): (&str, &str)) -> String {
