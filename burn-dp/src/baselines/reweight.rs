@@ -55,7 +55,9 @@ pub fn reweight<M: Module>(
     check_repeated(first.inner(), second.clone().inner(), rounding)?;
     let weights = Tensor::<1>::from_data(coefficients.of_group(0), &second.device());
     let grads = (second * weights).sum().backward();
-    let sums = UnitUpdate::from_gradients(model, &grads).into_values();
+    let sums = UnitUpdate::from_gradients(model, &grads).into_values().into_iter();
+    // Flat clipping has one group.
+    let sums = sums.map(|(id, sum)| (id, (0, sum)));
     Ok(ClippedSum::new(sums, thresholds, coefficients))
 }
 

@@ -121,7 +121,7 @@ pub(super) fn clipped_by_loop<M: Module>(
 }
 
 pub(super) fn flat_sum(sum: ClippedSum) -> Flat {
-    sum.sums.into_iter().map(|(id, tensor)| (id, host(tensor))).collect()
+    sum.sums.into_iter().map(|(id, (_, tensor))| (id, host(tensor))).collect()
 }
 
 /// Returns all ways to compute one clipped sum.

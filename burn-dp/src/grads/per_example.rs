@@ -29,6 +29,9 @@ pub struct PerExampleGradients {
 
 opaque_debug!(PerExampleGradients);
 
+/// The clipping group of a parameter when its gradients were clipped, and their sum.
+pub(crate) type GroupSum = (usize, Tensor<1>);
+
 /// Squared norms for each group of parameters and each example, `[groups][batch_size]`.
 pub(in crate::grads) struct SquaredNormBounds {
     /// As computed: which way is the cheapest depends on the batch, and so does their rounding.
@@ -224,8 +227,9 @@ impl PerExampleGradients {
         Ok(totals)
     }
 
-    /// Returns `Σ_i coefficients[i] · gradient_i` per parameter, with the coefficients of its
-    /// group. Examples that are not kept count as zero even if they hold NaN or infinity.
+    /// Returns the group and `Σ_i coefficients[i] · gradient_i` of each parameter, with the
+    /// coefficients of its group. Examples that are not kept count as zero even if they hold NaN or
+    /// infinity.
     ///
     /// # Arguments
     ///
@@ -240,20 +244,19 @@ impl PerExampleGradients {
         coefficients: &[Vec<f32>],
         keep: &[bool],
         groups: &ParameterGroups,
-    ) -> Result<Vec<(ParamId, Tensor<1>)>, DpError> {
+    ) -> Result<Vec<(ParamId, GroupSum)>, DpError> {
         let device = self.device;
         let keep = keep.contains(&false).then(|| Keep::new(keep, &device));
         // One upload per row of coefficients.
         let mut uploaded: Vec<Option<Tensor<1>>> = vec![None; coefficients.len()];
         let sum = |parameter: ParameterGradients| {
-            let group = match coefficients.len() {
-                1 => 0,
-                _ => groups.index_of(&parameter.info.path)?,
-            };
-            let coefficients = uploaded[group].get_or_insert_with(|| {
-                Tensor::from_data(coefficients[group].as_slice(), (&device, DType::F32))
+            let group = groups.index_of(&parameter.info.path)?;
+            let row = if coefficients.len() == 1 { 0 } else { group };
+            let coefficients = uploaded[row].get_or_insert_with(|| {
+                Tensor::from_data(coefficients[row].as_slice(), (&device, DType::F32))
             });
-            Ok((parameter.info.id, parameter.weighted_sum(coefficients.clone(), keep.as_ref())))
+            let id = parameter.info.id;
+            Ok((id, (group, parameter.weighted_sum(coefficients.clone(), keep.as_ref()))))
         };
         self.parameters.into_iter().map(sum).collect()
     }

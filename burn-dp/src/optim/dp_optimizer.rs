@@ -605,9 +605,11 @@ impl DpOptimizer {
     ///
     /// The model is unchanged and nothing was released after [`DpError::BudgetExhausted`], if the
     /// step would exceed the budget, after [`DpError::InvalidArgument`], if a learning rate is not
-    /// finite, and after [`DpError::InvalidState`], if the draw does not fit or all planned steps
-    /// were taken. A step that is repeated after a resumption is rejected unless it equals, bit for
-    /// bit, the step that was released; see [`Checkpointer`](crate::checkpoint::Checkpointer).
+    /// finite, after [`DpError::OtherModel`], if a parameter is in another clipping group than when
+    /// it was clipped, and after [`DpError::InvalidState`], if the draw does not fit or all planned
+    /// steps were taken. A step that is repeated after a resumption is rejected unless it equals,
+    /// bit for bit, the step that was released; see
+    /// [`Checkpointer`](crate::checkpoint::Checkpointer).
     ///
     /// The model is unchanged after an error of the device or of the log of releases. Nothing was
     /// released, although the release may be in the ledger, and the noise of the step is used up;

@@ -60,6 +60,32 @@ impl Release {
         })
     }
 
+    /// Returns an error unless each parameter of `model` is in the group that it was clipped in: a
+    /// path has the noise of its group, and a layer that was moved has another path.
+    pub(crate) fn check_groups<M: Module>(
+        &self,
+        model: &M,
+        sum: &ClippedSum,
+    ) -> Result<(), DpError> {
+        let (mut groups, mut moved) = (self.groups.iter(), None);
+        for_each_trained(model, |path, parameter| {
+            let (now, clipped) = (groups.next(), sum.sums.get(&parameter.id));
+            if clipped.is_some_and(|(group, _)| now != Some(group)) {
+                moved.get_or_insert_with(|| path.to_string());
+            }
+        });
+        match moved.filter(|_| sum.thresholds().releases_sum()) {
+            None => Ok(()),
+            Some(path) => Err(DpError::OtherModel {
+                path,
+                reason: "it was in another clipping group when its gradients were clipped, and \
+                         would get the noise of this one; make the step with every layer where it \
+                         was, or `discard` the logical batch"
+                    .into(),
+            }),
+        }
+    }
+
     /// Adds noise to the counts. Returns the noisy mean of the units' contributions to each.
     fn counts(&self, count_sums: &[f64], noise: Option<NoiseStep>) -> Result<Vec<f64>, DpError> {
         let (Some(mechanism), Some(mut noise)) = (self.counts, noise) else {
@@ -96,7 +122,7 @@ impl Release {
         if releases_sum {
             let (mut clipped, mut found) = (sum.sums, Vec::new());
             for_each_trained(model, |_, parameter| {
-                let sum = clipped.remove(&parameter.id);
+                let sum = clipped.remove(&parameter.id).map(|(_, sum)| sum);
                 let device = match &sum {
                     Some(sum) => sum.device(),
                     None => parameter.value.flat().device(),

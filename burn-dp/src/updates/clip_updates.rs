@@ -84,8 +84,9 @@ async fn clip_one(
     let coefficients = thresholds.coefficients(&squared_norms, |_| true);
     let kept = update.values.into_iter().filter(|_| coefficients.keep[0]);
     let scaled = kept.map(|(id, values)| {
-        let coefficient = coefficients.of_group(groups[&id])[0];
-        (id, if coefficient == 1.0 { values } else { values * coefficient })
+        let group = groups[&id];
+        let coefficient = coefficients.of_group(group)[0];
+        (id, (group, if coefficient == 1.0 { values } else { values * coefficient }))
     });
     let scaled: Vec<_> = scaled.collect();
     Ok(ClippedSum::new(scaled, thresholds.clone(), coefficients))

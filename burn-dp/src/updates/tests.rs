@@ -49,7 +49,7 @@ fn sum_of(device: &Device, clip: f64, gradients: &[[f32; 3]]) -> (Vec<f64>, Clip
         UnitUpdate::gradient(&model, model.loss(gradient))
     });
     let sum = sum.unwrap();
-    let values = sum.sums.get(&model.at.id).map_or(vec![0.0; 3], |sum| {
+    let values = sum.sums.get(&model.at.id).map_or(vec![0.0; 3], |(_, sum)| {
         let values = sum.to_data().convert::<f64>();
         values.try_into_vec::<f64>().unwrap()
     });
@@ -79,7 +79,7 @@ fn half_precision_updates_are_clipped_and_summed_in_single_precision() {
             let sum = clip_updates(&thresholds, &model, 0..units, |model: Point, _| {
                 UnitUpdate::gradient(&model, model.loss([0.5, 2.0, 1.25]))
             });
-            let values = sum.unwrap().sums.remove(&model.at.id).unwrap();
+            let (_, values) = sum.unwrap().sums.remove(&model.at.id).unwrap();
             assert_eq!(values.dtype(), DType::F32);
             values.into_data().convert::<f64>().try_into_vec::<f64>().unwrap()
         };
@@ -101,7 +101,7 @@ fn pair_sum(policy: &dyn Clipping, model: &Pair, units: &[[f32; 4]]) -> Vec<f64>
     });
     let sum = sum.unwrap();
     let part = |id: ParamId| match sum.sums.get(&id) {
-        Some(part) => part.to_data().convert::<f64>().try_into_vec::<f64>().unwrap(),
+        Some((_, part)) => part.to_data().convert::<f64>().try_into_vec::<f64>().unwrap(),
         None => vec![0.0; 2],
     };
     [part(model.first.id), part(model.second.id)].concat()

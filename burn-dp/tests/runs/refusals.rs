@@ -6,11 +6,13 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
 use burn_dp::DpError;
+use burn_dp::clipping::GroupedClipping;
+use burn_dp::model::ParameterGroups;
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::SamplingScheme;
 use burn_dp::sampling::Sampler;
 
-use crate::fixtures::{Net, Rows, UNITS, config, device, run};
+use crate::fixtures::{Net, Rows, UNITS, config, device, inputs, layer, run};
 
 #[test]
 fn a_step_beyond_the_plan_is_refused() {
@@ -65,6 +67,42 @@ fn draws_that_the_plan_does_not_account_for_are_refused() {
 
     optim.backward(&model, &mine, |model, units| model.losses_of(&units)).unwrap();
     assert!(optim.step(0.1, model, mine).is_ok());
+}
+
+// Sharp edge: a layer that changes its place gets the noise of another group.
+#[test]
+fn layers_that_change_places_within_a_step_are_refused() {
+    #[derive(Module, Debug)]
+    struct Pair {
+        first: Private<Linear>,
+        second: Private<Linear>,
+    }
+    let model = Pair { first: layer(3, 3, 1.0).private(), second: layer(3, 3, 2.0).private() };
+    let swapped = Pair { first: model.second.clone(), second: model.first.clone() };
+    let groups = ParameterGroups::per_layer(&model).unwrap();
+    let clipping = GroupedClipping::new(groups, vec![0.2, 2.0]).unwrap();
+    let plan = config().with_clipping(clipping).init().unwrap();
+    let draw = plan.sampler().unwrap().draw(0).unwrap();
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let losses = |model: &Pair, units: Vec<usize>| {
+        let output = model.second.forward(model.first.forward(inputs(&units)).tanh());
+        output.powi_scalar(2).sum_dim(1).reshape([-1])
+    };
+    // Between two physical batches.
+    let mut parts = draw.parts(2).unwrap();
+    optim.backward(&model, parts.next().unwrap(), losses).unwrap();
+    let error = optim.backward(&swapped, parts.next().unwrap(), losses).unwrap_err().to_string();
+    assert!(error.contains("changed its clipping group"), "{error}");
+    // Before the release.
+    optim.discard();
+    optim.backward(&model, &draw, losses).unwrap();
+    let refused = optim.step(0.1, swapped, draw.clone()).unwrap_err();
+    let error = refused.error().to_string();
+    assert!(error.contains("`first.weight` does not fit: it was in another clipping"), "{error}");
+    assert_eq!(optim.ledger().releases(), 0);
+    let Pair { first, second } = refused.into_model();
+    optim.step(0.1, Pair { first: second, second: first }, draw).unwrap();
+    assert_eq!(optim.ledger().releases(), 1);
 }
 
 #[test]

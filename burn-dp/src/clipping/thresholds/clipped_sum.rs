@@ -1,7 +1,6 @@
 use std::collections::HashMap;
 
 use burn::module::ParamId;
-use burn::tensor::Tensor;
 
 use super::coefficients::Coefficients;
 use super::statistics::ClippingStatistics;
@@ -9,7 +8,7 @@ use super::thresholds::Thresholds;
 use crate::DpError;
 use crate::NonPrivate;
 use crate::device_read::blocking;
-use crate::grads::PerExampleGradients;
+use crate::grads::{GroupSum, PerExampleGradients};
 
 /// The sum of clipped per-example gradients, to which noise is added.
 ///
@@ -19,7 +18,7 @@ use crate::grads::PerExampleGradients;
 /// over different examples of one logical batch add up with [`accumulate`](Self::accumulate).
 #[must_use = "a clipped sum reaches the model through noise"]
 pub struct ClippedSum {
-    pub(crate) sums: HashMap<ParamId, Tensor<1>>,
+    pub(crate) sums: HashMap<ParamId, GroupSum>,
     /// `Σ_i (b_i - ½)` of each count, exact.
     pub(crate) count_sums: Vec<f64>,
     thresholds: Thresholds,
@@ -73,8 +72,12 @@ impl ClippedSum {
     }
 
     /// Creates a sum of units that were multiplied by `coefficients`.
+    ///
+    /// # Arguments
+    ///
+    /// - `sums`: the clipping group and the sum of each parameter
     pub(crate) fn new(
-        sums: impl IntoIterator<Item = (ParamId, Tensor<1>)>,
+        sums: impl IntoIterator<Item = (ParamId, GroupSum)>,
         thresholds: Thresholds,
         coefficients: Coefficients,
     ) -> Self {
@@ -108,7 +111,8 @@ impl ClippedSum {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if `other` was clipped to other thresholds, because the
-    /// same noise cannot protect both.
+    /// same noise cannot protect both, and [`DpError::InvalidState`] if a parameter was clipped in
+    /// another group.
     pub fn accumulate(&mut self, other: Self) -> Result<(), DpError> {
         if self.thresholds != other.thresholds {
             return Err(DpError::invalid(
@@ -121,16 +125,25 @@ impl ClippedSum {
                 ),
             ));
         }
-        for (id, sum) in other.sums {
+        let moved = |(id, (group, _)): (&ParamId, &GroupSum)| {
+            self.sums.get(id).is_some_and(|(before, _)| before != group)
+        };
+        if other.sums.iter().any(moved) {
+            return Err(DpError::state(
+                "a parameter changed its clipping group within one logical batch; keep every layer \
+                 in its place until the step is made",
+            ));
+        }
+        for (id, (group, sum)) in other.sums {
             let sum = match self.sums.remove(&id) {
                 // The sums may be on different devices.
-                Some(before) => {
+                Some((_, before)) => {
                     let device = before.device();
                     before + sum.to_device(&device)
                 }
                 None => sum,
             };
-            self.sums.insert(id, sum);
+            self.sums.insert(id, (group, sum));
         }
         self.count_sums.iter_mut().zip(other.count_sums).for_each(|(sum, other)| *sum += other);
         self.statistics += other.statistics;

@@ -86,6 +86,9 @@ impl PrivacyEngine {
         }
         let unit = self.correlated.as_ref().map_or(1.0, CorrelatedNoise::unit);
         let prepared = Release::new(model, &thresholds, &noise, batch, unit)?;
+        if let Some(pending) = &self.pending {
+            prepared.check_groups(model, &pending.sum)?;
+        }
         let gradient_noise = self.plan.source.begin_step(Purpose::Gradient, step)?;
         let count_noise = match noise.count_std {
             Some(_) => Some(self.plan.source.begin_step(Purpose::Count, step)?),

@@ -173,7 +173,7 @@ fn removing_an_image_that_moves_changes_the_sum_by_one_threshold() {
         let mut sums: Vec<_> = sum.sums.into_iter().collect();
         sums.sort_by_key(|(id, _)| id.val());
         let values = |sum: Tensor<1>| sum.into_data().try_into_vec::<f32>().unwrap();
-        sums.into_iter().flat_map(|(_, sum)| values(sum)).collect()
+        sums.into_iter().flat_map(|(_, (_, sum))| values(sum)).collect()
     };
     let all: Vec<usize> = (0..20).collect();
     for removed in [0, 7, 19] {

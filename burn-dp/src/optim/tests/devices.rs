@@ -49,14 +49,14 @@ fn release_step(
     correlated: Option<&mut CorrelatedNoise>,
 ) -> Result<(Vec<Vec<u32>>, Mark, usize), DpError> {
     let net = Net::new(&device.clone().autodiff());
-    let mut sums: Vec<(ParamId, Tensor<1>)> = Vec::new();
+    let mut sums: Vec<(ParamId, (usize, Tensor<1>))> = Vec::new();
     for_each_trained(&net, |_, parameter| {
         let number = parameter.value.shape().num_elements();
         let mut values: Vec<f32> =
             (0..number).map(|i| (i as f32 * 0.7 + sums.len() as f32).sin()).collect();
         values[number - 1] = last;
         let values = Tensor::from_data(TensorData::new(values, [number]), device);
-        sums.push((parameter.id, values));
+        sums.push((parameter.id, (0, values)));
     });
     sums.pop();
     let thresholds = config().init().unwrap().clipping().thresholds(0)?;

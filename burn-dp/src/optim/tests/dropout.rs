@@ -68,7 +68,8 @@ fn clipped_sum(model: &Net, smuggled: Option<&Dropout>, units: &[usize]) -> Vec<
     let sum = FlatClipping::new(CLIP).unwrap().clip(grads).unwrap();
     let mut sums: Vec<_> = sum.sums.into_iter().collect();
     sums.sort_by_key(|(id, _)| id.val());
-    sums.into_iter().flat_map(|(_, sum)| sum.into_data().try_into_vec::<f32>().unwrap()).collect()
+    let values = |sum: Tensor<1>| sum.into_data().try_into_vec::<f32>().unwrap();
+    sums.into_iter().flat_map(|(_, (_, sum))| values(sum)).collect()
 }
 
 fn distance(a: &[f32], b: &[f32]) -> f64 {
