@@ -68,6 +68,12 @@ impl BufferCheck {
         Ok(())
     }
 
+    /// Returns whether the model has packed values.
+    pub(crate) fn has_packed(&self) -> bool {
+        let mut known = self.known.iter().flat_map(|values| values.values());
+        known.any(|value| matches!(value, Stored::Packed(_)))
+    }
+
     /// Checks that `model` has the values that the run started with.
     ///
     /// # Errors

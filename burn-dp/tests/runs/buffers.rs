@@ -270,9 +270,15 @@ fn train_packed(optim: &mut DpOptimizer, left: u64) -> Result<Packed, DpError> {
 #[test]
 fn a_packed_value_that_changes_is_seen_by_the_last_step_and_the_checkpoint() {
     let mut optim = optimizer();
+    let is_stated = |optim: &DpOptimizer| {
+        let statement = optim.statement(&[1e-3]).unwrap();
+        statement.not_covered.iter().any(|line| line.starts_with("A packed (quantized) value"))
+    };
+    assert!(!is_stated(&optim));
     let error = train_packed(&mut optim, 0).unwrap_err().to_string();
     assert!(error.contains("`base`") && error.contains("not trained"), "{error}");
     assert_eq!(optim.ledger().releases(), optim.plan().steps() - 1);
+    assert!(is_stated(&optim));
 
     let folder = tempfile::tempdir().unwrap();
     let checkpointer = Checkpointer::new(folder.path().join("run"));

@@ -81,7 +81,7 @@ pub(super) fn of_facts(facts: &BTreeMap<String, String>) -> impl Iterator<Item =
 /// learning rates that are not finite, settings of a checkpoint) depend on public values alone.
 ///
 /// The chapter "What is and is not covered" of the book has the same list.
-const REFUSALS: [&str; 9] = [
+const REFUSALS: [&str; 10] = [
     "an item of the data set cannot be loaded, or it contradicts an earlier load",
     "a layer refuses an input, for example a token that is not in the vocabulary",
     "losses are missing, or a layer sees a different number of rows than there are losses",
@@ -89,6 +89,7 @@ const REFUSALS: [&str; 9] = [
     "a value that is not trained changed during a forward pass",
     "a loss does not depend on the model, or depends on it outside of the private layers",
     "the closure of a unit update returns an error",
+    "the batcher, the closure of the losses or a kernel of the device panics",
     "a clipped sum is not finite, or the device has no memory for a batch of that size",
     "a repeated step differs from the step that was released",
 ];

@@ -20,6 +20,14 @@ const KEY_IN_FILE: &str = match cfg!(windows) {
     false => "in a file apart from the checkpoints, which its owner alone can read",
 };
 
+/// The sentence of a run without a log.
+const NO_LOG: &str = "What a process released that ended before it wrote its ledger: this run has \
+     no log of releases, neither in a file nor in a store.";
+
+/// The sentence of a run whose model has packed values.
+const PACKED: &str = "A packed (quantized) value of the model that changed between two \
+     comparisons: they are compared in the first and the last step and before each checkpoint.";
+
 impl PrivacyEngine {
     /// Returns the statement of everything that was released so far.
     pub(crate) fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
@@ -44,6 +52,9 @@ impl PrivacyEngine {
         }
         sentences.extend(not_covered::sentences());
         self.describe_storage(&mut facts, &mut sentences);
+        if self.buffers.has_packed() {
+            sentences.push(PACKED.into());
+        }
         if lost > 0 {
             let released = format!("{lost} released by a process that did not save them");
             facts.insert(not_covered::LOST_STEPS.into(), released);
@@ -149,6 +160,9 @@ impl PrivacyEngine {
                  noise follows from it and can be subtracted."
                     .into(),
             );
+        }
+        if releases.lock().is_none() {
+            not_covered.push(NO_LOG.into());
         }
         if releases.lock() == Some(Lock::Unsupported) {
             not_covered.push(

@@ -25,6 +25,20 @@ impl ReleaseSink for Log {
     }
 }
 
+// Sharp edge: a process that ends takes the only record of its releases with it.
+#[test]
+fn a_run_without_a_log_of_releases_is_in_the_statement() {
+    let config = PrivacyPlanConfig::new(100, 10.0).with_steps(2).with_noise_multiplier(1.0);
+    let optim = config.init().unwrap().optimizer(SgdConfig::new().init());
+    let said = || {
+        let statement = optim.statement(&[1e-3]).unwrap();
+        statement.not_covered.iter().any(|line| line.contains("no log of releases"))
+    };
+    assert!(said());
+    optim.engine.releases().unwrap().attach(Log(Lock::Held));
+    assert!(!said());
+}
+
 // Sharp edge: a lock that only some file systems enforce.
 #[test]
 fn a_file_system_without_locks_is_in_the_statement() {
