@@ -161,6 +161,17 @@ fn files(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> TempDir {
     folder
 }
 
+/// Twelve film reviews, and two for tests.
+fn reviews() -> TempDir {
+    let review = |split: &str, class: &str, number: usize| {
+        let text = if class == "pos" { "a good film" } else { "not worth it" };
+        (format!("{split}/{class}/{number}_5.txt"), format!("{text} {number}").into_bytes())
+    };
+    let classes = ["pos", "neg"];
+    let train = classes.iter().flat_map(|c| (0..6).map(move |i| review("train", c, i)));
+    files(train.chain(classes.iter().map(|class| review("test", class, 0))))
+}
+
 /// Trains a few private steps on these files and checks what the figures say about the data.
 fn trains_on(dataset: &str, data: &TempDir, options: &str, items: [usize; 2]) {
     let folder = tempfile::tempdir().unwrap();
@@ -190,13 +201,7 @@ fn every_data_set_trains_privately_from_its_files() {
     let cifar = cifar.map(|(name, items)| (name.to_string(), records(items).collect()));
     trains_on("cifar10", &files(cifar), "--model vgg11", [12, 5]);
 
-    let review = |split: &str, class: &str, number: usize| {
-        let text = if class == "pos" { "a good film" } else { "not worth it" };
-        (format!("{split}/{class}/{number}_5.txt"), format!("{text} {number}").into_bytes())
-    };
-    let classes = ["pos", "neg"];
-    let train = classes.iter().flat_map(|c| (0..6).map(move |i| review("train", c, i)));
-    let reviews = files(train.chain(classes.iter().map(|class| review("test", class, 0))));
+    let reviews = reviews();
     let short = "--sequence-length 8 --vocabulary-size 20";
     trains_on("imdb", &reviews, &format!("{short} --model lstm"), [12, 2]);
     let vectors = reviews.path().join("vectors.txt");
@@ -663,6 +668,26 @@ fn a_killed_and_resumed_run_equals_the_whole_run_bit_for_bit() {
     assert_eq!(statement(&folder), statement(&whole));
     let ended = refusal_in(folder.path(), &format!("{line} --output out --resume"));
     assert!(ended.contains("finds no checkpoint"), "{ended}");
+}
+
+// The files are not a setting.
+#[cfg(unix)]
+#[test]
+fn a_run_is_not_resumed_on_other_data() {
+    let (reviews, folder) = (reviews(), tempfile::tempdir().unwrap());
+    let data = reviews.path().display();
+    let line = format!("imdb --data-dir {data} --model lstm --sequence-length 8");
+    let line =
+        format!("{line} --vocabulary-size 20 --noise-multiplier 4 --batch-size 4 --epochs 3");
+    interrupted(folder.path(), &format!("{line} --output out"), 6);
+    let path = reviews.path().join("train/pos/3_5.txt");
+    let review = std::fs::read(&path).unwrap();
+    std::fs::write(&path, "not worth it at all").unwrap();
+    let error = refusal_in(folder.path(), &format!("{line} --output out --resume"));
+    assert!(error.contains("the checksum of the data was"), "{error}");
+    std::fs::write(&path, review).unwrap();
+    let (figures, _) = figures_in(folder.path(), &format!("{line} --resume"));
+    assert_eq!(figures["steps"], 9);
 }
 
 #[cfg(unix)]

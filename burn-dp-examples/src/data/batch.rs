@@ -1,6 +1,7 @@
 //! Converts the items of a data set to tensors.
 
 use std::fmt::Debug;
+use std::hash::Hash;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
@@ -67,7 +68,7 @@ impl Inputs for Tensor<2, Int> {
 /// Conversion of the items of a data set into the inputs of a network.
 pub trait Encoder: Batcher<Self::Item, Batch<Self::Inputs>> + Clone + Debug + 'static {
     /// One labeled example.
-    type Item: Clone + Debug + Send + Sync + 'static;
+    type Item: Clone + Debug + Hash + Send + Sync + 'static;
     /// The input of a network.
     type Inputs: Inputs;
 

@@ -1,5 +1,6 @@
 //! Scattering features of images, computed once.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
@@ -23,8 +24,17 @@ const EPSILON: f32 = 1e-5;
 pub struct FeatureItem {
     /// Normalized scattering coefficients, channel by channel and row by row.
     pub values: Arc<[f32]>,
+    /// The image.
+    pub image: Arc<[u8]>,
     /// The class.
     pub label: u16,
+}
+
+/// Of the image: the rounding of its features can differ on another machine.
+impl Hash for FeatureItem {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.image, self.label).hash(state);
+    }
 }
 
 /// Turns images into scattering features, and stacks these.
@@ -70,7 +80,7 @@ impl FeatureBatcher {
         }
         let group = values.len() / GROUPS;
         values.chunks_exact_mut(group).for_each(normalize);
-        FeatureItem { values: values.into(), label: item.label }
+        FeatureItem { values: values.into(), image: item.image.clone(), label: item.label }
     }
 
     /// Returns the features of the images of both splits.

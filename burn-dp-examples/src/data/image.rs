@@ -10,7 +10,7 @@ use super::batch::targets;
 use super::{Batch, Encoder, ItemDataset, SIDE, drawing};
 
 /// A labeled image.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ImageItem {
     /// Brightness, channel by channel and row by row.
     pub image: Arc<[u8]>,

@@ -11,7 +11,7 @@ use super::batch::targets;
 use super::{Batch, Encoder, ItemDataset, PADDING, UNKNOWN};
 
 /// A labeled text, as numbers of words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TextItem {
     /// The words, by their numbers in the vocabulary; at least one.
     pub tokens: Arc<[u32]>,

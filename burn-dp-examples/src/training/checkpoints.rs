@@ -1,6 +1,7 @@
 //! Checkpoints of an interrupted private run, and its resumption.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
@@ -82,6 +83,14 @@ impl Checkpoints {
     fn checkpointer(output: &Path) -> Result<Checkpointer, TrainError> {
         let key = Checkpointer::new(output).key_file()?;
         Ok(Checkpointer::new(output.join(FOLDER)).with_key_file(key))
+    }
+
+    /// Refuses to resume the run on other private data.
+    pub fn with_data(mut self, data: &(impl Hash + ?Sized)) -> Self {
+        let mut checksum = Checksum(blake3::Hasher::new());
+        data.hash(&mut checksum);
+        self.settings.insert(CHECKSUM.into(), checksum.0.finalize().to_string());
+        self
     }
 
     /// Sets where the run starts.
@@ -191,9 +200,11 @@ impl Checkpoints {
             Some(name) => {
                 let before = saved.get(name).unwrap_or(&unset);
                 let now = settings.get(name).unwrap_or(&unset);
+                let same =
+                    if is_private(name) { ": the same records in the same order" } else { "" };
                 let reason = format!(
                     "continues a run with unchanged settings, but {name} was {before} and is now \
-                     {now}; give the former value, or begin a new run in another --output"
+                     {now}; give the former value{same}, or begin a new run in another --output"
                 );
                 Err(TrainError::option("--resume", reason))
             }
@@ -304,6 +315,20 @@ impl Checkpoints {
         // Fails if the folder has other files.
         let _ = std::fs::remove_dir(&self.folder);
         Ok(())
+    }
+}
+
+/// The checksum of what is hashed.
+struct Checksum(blake3::Hasher);
+
+impl Hasher for Checksum {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Not used: it has fewer bits than the checksum.
+    fn finish(&self) -> u64 {
+        0
     }
 }
 
@@ -523,6 +548,18 @@ mod tests {
         // A finished run has no key, and repeats nothing.
         std::fs::remove_file(folder.path().join("out.key")).unwrap();
         of(3_141_592_654).compare_settings().unwrap();
+    }
+
+    #[test]
+    fn other_records_and_records_in_another_order_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |data: &[u8]| checkpoints(&folder.path().join("out"), "").with_data(data);
+        begin(&of(&[1, 2, 3]));
+        of(&[1, 2, 3]).compare_settings().unwrap();
+        for other in [&[1, 3, 2][..], &[1, 2], &[1, 2, 4]] {
+            let error = of(other).compare_settings().unwrap_err().to_string();
+            assert!(error.contains("the same records in the same order"), "{error}");
+        }
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub fn run(options: TrainOptions) -> Result<BatchFigures, TrainError> {
     let data = data::read(&data_options, settings.model, settings.needs_public())?;
     let compared =
         Compared { data: Some(&data_options), settings: &settings, backend: run.backend };
-    let checkpoints = Checkpoints::new(&output.folder, &compared)?.with_start(run.start());
+    let checkpoints = Checkpoints::new(&output.folder, &compared)?;
+    let checkpoints = checkpoints.with_data(&data.private).with_start(run.start());
     let run = BatchRun { settings: &settings, data: &data, device: &device, output, checkpoints };
     run.train(network(&settings, &data, &device))
 }

@@ -73,7 +73,7 @@ impl<E: Encoder, M: Classifier<Inputs = E::Inputs>> PrivateRun<E, M> {
         let plan = plan(private, policy, settings, train_items)?;
         probe(&model, &loss, &data.encoder, data.classes, device)?;
         let checkpoints = Checkpoints::new(&settings.output.folder, settings)?;
-        let checkpoints = checkpoints.with_start(settings.start);
+        let checkpoints = checkpoints.with_data(data.train.items()).with_start(settings.start);
         let (mut optim, model) = checkpoints.begin_or_resume(plan, inner, model)?;
         optim = optim
             .with_backward(settings.backward())
