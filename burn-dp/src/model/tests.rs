@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use burn::module::{Lora, Module, Param, ParamGroup};
+use burn::nn::activation::{RRelu, RReluConfig};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{
     BatchNorm, BatchNormConfig, Dropout, DropoutConfig, GaussianNoise, GaussianNoiseConfig, Linear,
@@ -285,6 +286,7 @@ struct Random {
     fc: Private<Linear>,
     dropout: Vec<Dropout>,
     noise: Option<GaussianNoise>,
+    slopes: Option<RRelu>,
     private: Private<Dropout>,
 }
 
@@ -295,18 +297,20 @@ fn random_layers_of_burn_are_refused_with_their_paths() {
         fc: linear().private(),
         dropout: vec![dropout(), dropout().freeze(), dropout()],
         noise: Some(GaussianNoiseConfig::new(0.1).init()),
+        slopes: Some(RReluConfig::new().init()),
         private: dropout().private(),
     };
     let found = kinds(&model);
     let found: Vec<_> = found.iter().map(|(path, kind)| (path.as_str(), *kind)).collect();
     let kind = FaultKind::Random;
-    assert_eq!(found, [("dropout.0", kind), ("dropout.2", kind), ("noise", kind)]);
+    let expected = ["dropout.0", "dropout.2", "noise", "slopes"].map(|path| (path, kind));
+    assert_eq!(found, expected);
     // Also for units that are computed one by one, because their order determines the masks.
     for refused in [TrainableParameters::of(&model), TrainableParameters::of_units(&model)] {
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("`dropout.0`") && error.contains("`Private<Dropout>`"), "{error}");
     }
-    let model = Random { dropout: vec![dropout().freeze()], noise: None, ..model };
+    let model = Random { dropout: vec![dropout().freeze()], noise: None, slopes: None, ..model };
     assert!(validate(&model).is_ok());
     TrainableParameters::of(&model).unwrap();
 }

@@ -133,7 +133,9 @@ impl DpOptimizer {
     ///
     /// The test by value needs the loss function, so only [`backward_batch`](Self::backward_batch)
     /// runs it. It detects any dependence that changes the losses or the gradients of two examples
-    /// by more than rounding when other examples of the batch change.
+    /// by more than rounding when other examples of the batch change. Every function of losses is
+    /// tested, but function pointers and trait objects of one type, called at one place, count as
+    /// one function.
     ///
     /// The test by gradient also runs in [`backward`](Self::backward). It finds layers that mix the
     /// examples of a batch between private layers, or between them and the loss, if a quarter of

@@ -87,9 +87,10 @@ impl Independence {
             Self::ByValue { .. } => {
                 "A loss of one example that depends on other examples: a check cannot show a \
                  dependence on batches that were not checked or on what the program keeps from \
-                 earlier ones, a weak one (in single precision, of \
-                 about a thousandth of most losses, or a hundredth of a few), or one that reaches \
-                 a single example of a batch."
+                 earlier ones, one in a function of losses behind a pointer of the type of another \
+                 one that was checked, a weak one (in single precision, of about a thousandth of \
+                 most losses, or a hundredth of a few), or one that reaches a single example of a \
+                 batch."
             }
         }
     }
