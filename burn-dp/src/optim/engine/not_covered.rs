@@ -26,6 +26,9 @@ pub(super) const OWN_SUMS: &str = "clipped_sums";
 /// Name of the fact that nothing compared the order of the records.
 pub(super) const RECORD_ORDER: &str = "order_of_records";
 
+/// Name of the fact in which steps packed values were compared.
+pub(super) const PACKED_VALUES: &str = "packed_values";
+
 /// Name of the fact where the key of the run is stored.
 pub(super) const NOISE_KEY: &str = "noise_key";
 
@@ -33,7 +36,7 @@ pub(super) const NOISE_KEY: &str = "noise_key";
 pub(super) const KEY_IN_RECORDS: &str = "in records that the program stores";
 
 /// The meaning of some facts.
-const FACTS: [(&str, &str); 6] = [
+const FACTS: [(&str, &str); 7] = [
     (
         RECORD_ORDER,
         "That an index is the same record in all steps, and has the owners or the mini-set of the \
@@ -43,6 +46,10 @@ const FACTS: [(&str, &str); 6] = [
         OWN_SUMS,
         "Clipped sums that the program added: that each has the clipped gradients of its units, \
          each unit once, and nothing else.",
+    ),
+    (
+        PACKED_VALUES,
+        "A packed (quantized) value of the model that changed between two comparisons.",
     ),
     (
         PRODUCTS,

@@ -24,10 +24,6 @@ const KEY_IN_FILE: &str = match cfg!(windows) {
 const NO_LOG: &str = "What a process released that ended before it wrote its ledger: this run has \
      no log of releases, neither in a file nor in a store.";
 
-/// The sentence of a run whose model has packed values.
-const PACKED: &str = "A packed (quantized) value of the model that changed between two \
-     comparisons: they are compared in the first and the last step and before each checkpoint.";
-
 impl PrivacyEngine {
     /// Returns the statement of everything that was released so far.
     pub(crate) fn statement(&self, deltas: &[f64]) -> Result<PrivacyStatement, DpError> {
@@ -52,9 +48,6 @@ impl PrivacyEngine {
         }
         sentences.extend(not_covered::sentences());
         self.describe_storage(&mut facts, &mut sentences);
-        if self.buffers.has_packed() {
-            sentences.push(PACKED.into());
-        }
         if lost > 0 {
             let released = format!("{lost} released by a process that did not save them");
             facts.insert(not_covered::LOST_STEPS.into(), released);
@@ -122,6 +115,14 @@ impl PrivacyEngine {
                 self.note(not_covered::RECORD_ORDER, "not compared")
             }
             _ => {}
+        }
+    }
+
+    /// Notes that packed values are not compared in each step, if the model has some.
+    pub(super) fn note_packed_values(&mut self) {
+        if self.buffers.has_packed() {
+            let compared = "compared in the first and the last step and before each checkpoint";
+            self.note(not_covered::PACKED_VALUES, compared);
         }
     }
 

@@ -71,6 +71,7 @@ impl PrivacyEngine {
         let is_last = step + 1 == self.plan.steps();
         let extent = if is_last { Extent::Whole } else { Extent::Step };
         self.buffers.end_of_step(model, extent).await?;
+        self.note_packed_values();
         let thresholds = self.thresholds()?;
         // Noise and event follow from the same object that clipped.
         let multiplier = self.plan.noise_multiplier_at(step);
