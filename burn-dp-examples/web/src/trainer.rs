@@ -173,7 +173,7 @@ impl Trainer {
                 self.shown(false)
             }
             Err(refused) => {
-                let repeats = self.optim.next_step() < self.optim.ledger().releases();
+                let repeats = self.optim.next_step() < self.optim.releases();
                 let error = JsError::new(&refused.to_string());
                 self.model = Some(refused.into_model());
                 if repeats { self.shown(true) } else { Err(error) }
@@ -245,7 +245,7 @@ impl Trainer {
 
     fn shown(&self, repetition_differs: bool) -> Result<String, JsError> {
         let (step, steps) = (self.optim.next_step(), self.optim.plan().steps());
-        let released = self.optim.ledger().releases();
+        let released = self.optim.releases();
         let finished = step >= steps;
         let shown = Progress { step, released, steps, finished, repetition_differs };
         Ok(serde_json::to_string(&shown)?)

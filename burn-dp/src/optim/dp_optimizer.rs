@@ -660,6 +660,11 @@ impl DpOptimizer {
         self.engine.described_ledger()
     }
 
+    /// Returns the number of releases in the [ledger](Self::ledger), at less cost.
+    pub fn releases(&self) -> u64 {
+        self.engine.ledger.releases()
+    }
+
     /// Returns the inner optimizer.
     pub fn inner(&self) -> &ModuleOptimizer {
         &self.inner

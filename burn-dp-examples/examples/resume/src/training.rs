@@ -45,7 +45,7 @@ pub fn run(folder: &Path, stop_before: Option<u64>) -> Result<DpOptimizer, DpErr
     let mut optim = match checkpointer.latest()? {
         Some(checkpoint) => {
             let (optim, restored) = checkpoint.restore(plan, inner, model)?;
-            let (next, released) = (optim.next_step(), optim.ledger().releases());
+            let (next, released) = (optim.next_step(), optim.releases());
             println!("continues with step {next}; {released} steps were released");
             model = restored;
             optim
