@@ -21,8 +21,8 @@ const KEY_IN_FILE: &str = match cfg!(windows) {
 };
 
 /// The sentence of a run without a log.
-const NO_LOG: &str = "What a process released that ended before it wrote its ledger: this run has \
-     no log of releases, neither in a file nor in a store.";
+const NO_LOG: &str = "What a process of the run released if it ended before it wrote its ledger: \
+     the run has no log of releases, neither in a file nor in a store.";
 
 impl PrivacyEngine {
     /// Returns the statement of everything that was released so far.
