@@ -26,6 +26,9 @@ pub(crate) fn removed_guard(id: &str) -> bool {
 }
 "#;
 
+/// The manifest with the version of all crates.
+const MANIFEST: &str = "Cargo.toml";
+
 /// The roots of the libraries, which get the function that reads the variable.
 const LIBRARIES: [&str; 2] = ["burn-dp/src/lib.rs", "burn-dp-accountant/src/lib.rs"];
 
@@ -62,6 +65,9 @@ pub(crate) fn write(
             }
             bytes = text.into_bytes();
         }
+        if path == MANIFEST {
+            bytes = own_version(&String::from_utf8_lossy(&bytes)).into_bytes();
+        }
         if path.starts_with(PAGES) {
             bytes = b"A page.\n".to_vec();
         }
@@ -69,6 +75,20 @@ pub(crate) fn write(
     }
     let kept = paths.iter().map(String::as_str).collect();
     remove_others(folder, folder, &kept)
+}
+
+/// Returns the manifest of the workspace with a version of its own.
+///
+/// Cargo tells two copies of a workspace apart by the names and versions of their crates only. With
+/// the same version, the next build of the sources in the same folder for build results would take
+/// the crates of the copy, whose guards can be removed, as up to date.
+fn own_version(manifest: &str) -> String {
+    let own = |line: &str| match line.strip_prefix("version = \"").and_then(|l| l.strip_suffix('"'))
+    {
+        Some(version) => format!("version = \"{version}+guards\"\n"),
+        None => format!("{line}\n"),
+    };
+    manifest.lines().map(own).collect()
 }
 
 /// Returns `text` with all replacements made.
@@ -124,6 +144,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn the_crates_of_the_copy_have_a_version_of_their_own() {
+        let manifest = std::fs::read_to_string(crate::workspace::root().join(MANIFEST)).unwrap();
+        let copy = own_version(&manifest);
+        let changed: Vec<_> = manifest.lines().zip(copy.lines()).filter(|(a, b)| a != b).collect();
+        assert_eq!(changed.len(), 1, "{changed:?}");
+        assert!(changed[0].1.starts_with("version = ") && changed[0].1.ends_with("+guards\""));
+    }
 
     #[test]
     fn all_edits_of_a_file_are_made_at_once() {
