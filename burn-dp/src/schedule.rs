@@ -99,6 +99,11 @@ impl Schedule {
     /// For the noise, the accountant analyzes each distinct factor separately. Choose a function
     /// that changes once per epoch. A plan evaluates it at every step; for more than 10 million
     /// steps, use [`steps`](Self::steps).
+    ///
+    /// # Privacy
+    ///
+    /// The factor must follow from the step and from public values alone. The statement says that
+    /// this was not checked.
     pub fn function(
         name: impl Into<String>,
         factor: impl Fn(u64) -> f64 + Send + Sync + 'static,

@@ -20,7 +20,7 @@ type Values = BTreeMap<String, Stored>;
 ///
 /// The values are compared on their device; a value that still lies in the memory that the check
 /// keeps is not read. Packed (quantized) values are read by the host, so they are compared in the
-/// first and the last step of a run and before a checkpoint only.
+/// first and the last planned step of a run and before a checkpoint only.
 ///
 /// # Privacy
 ///

@@ -114,7 +114,8 @@ impl DpOptimizer {
     /// # Privacy
     ///
     /// The guarantee is the same: each contribution is clipped by its norm in single precision. The
-    /// statement names the precision. The gradient test cannot detect anything in half precision;
+    /// statement names the precision, as it does for a model whose parameters or losses have less
+    /// than single precision. The gradient test cannot detect anything in half precision;
     /// the [test by value](Self::backward_batch) allows for its rounding.
     ///
     /// # References

@@ -75,14 +75,16 @@ impl Independence {
             }
             Self::ByConstruction => {
                 "An update of one unit that depends on other units, through what its program \
-                 keeps or how it loads a batch: this was not checked."
+                 keeps, how it loads a batch, or random values: this was not checked."
             }
             Self::ByGradient { .. } => {
                 "A loss of one example that depends on other examples: the check of gradients \
                  cannot show a dependence of values (a normalizer that is detached, the number of \
                  rows, a rank, a padded length), one before the first private layer, one on other \
                  batches or on what the program keeps from them, or random values that depend on \
-                 other examples."
+                 other examples. That loss i was computed from unit i of the batch (rows in the \
+                 order of the units, copies of a unit in consecutive rows, padding last) was not \
+                 checked."
             }
             Self::ByValue { .. } => {
                 "A loss of one example that depends on other examples: a check cannot show a \

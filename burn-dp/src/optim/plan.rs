@@ -279,6 +279,14 @@ impl PrivacyPlan {
         !draws_anew || self.mini_sets.is_some() || self.owners.is_some()
     }
 
+    /// Returns whether code of the program computes the thresholds or the factors of the noise: a
+    /// policy that is not of this crate, or a schedule that is a function.
+    pub(crate) fn has_own_policy(&self) -> bool {
+        // Such settings cannot be saved as data.
+        let clipping = self.clipping.to_config().map(serde_json::to_value);
+        !matches!(clipping, Some(Ok(_))) || serde_json::to_value(&self.noise_schedule).is_err()
+    }
+
     /// Returns an error if δ would allow publishing a unit outright.
     pub(crate) fn check_delta(&self, delta: f64) -> Result<(), DpError> {
         let units = self.mini_sets.as_ref().map_or(self.dataset_size, MiniSets::examples);

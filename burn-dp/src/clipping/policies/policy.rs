@@ -11,7 +11,8 @@ use crate::grads::PerExampleGradients;
 /// No policy can break the guarantee of a step: coefficients, noise and event follow from the
 /// [`Thresholds`] that it returned. A policy must keep one promise: its thresholds depend on
 /// constants, on [public data](crate::PublicData), and on the noisy counts that it was given, and
-/// on nothing else.
+/// on nothing else. The statement of a run whose policy is not of this crate says that this was not
+/// checked.
 pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     /// Returns the thresholds of a step. It is called once for each step, before its first unit.
     ///

@@ -104,7 +104,10 @@ pub(crate) async fn clip_part<M: Module>(
     losses: Tensor<1>,
     part: DrawPart,
 ) -> Result<(), DpError> {
-    let mut task = run.with(|engine| ClipTask::new(engine, model))?;
+    let mut task = run.with(|engine| {
+        engine.note_precision(computing, losses.dtype());
+        ClipTask::new(engine, model)
+    })?;
     let sum = task.clip(losses, &part, model, computing).await;
     run.with(|engine| engine.independence.give_back(task.probe));
     run.add(part, sum?)

@@ -27,7 +27,7 @@ pub(crate) use state::{EngineState, LostSteps, RunSource, damaged};
 
 use admission::Admission;
 use forward::row_scope;
-use not_covered::with_another;
+use not_covered::{BY_PROGRAM, OWN_POLICY, with_another};
 use pending::{Pending, check_sum};
 
 use super::PUBLIC_DATA;
@@ -95,6 +95,7 @@ impl PrivacyEngine {
     pub(crate) fn new(plan: PrivacyPlan) -> Self {
         let (ledger, releases) = (plan.new_ledger(), Releases::new(plan.origin));
         let correlated = plan.correlated_noise();
+        let own = plan.has_own_policy().then(|| (OWN_POLICY.to_string(), BY_PROGRAM.to_string()));
         Self {
             plan,
             ledger,
@@ -112,7 +113,7 @@ impl PrivacyEngine {
             buffers: BufferCheck::default(),
             identity: None,
             records: None,
-            facts: BTreeMap::new(),
+            facts: own.into_iter().collect(),
             releases: Mutex::new(releases),
             next_noise: None,
             coarse_products: has_coarse_products,

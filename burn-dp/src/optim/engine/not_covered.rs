@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::optim::independence::Independence;
+
 /// Name of the fact that matrix products may be in less than single precision.
 pub(super) const PRODUCTS: &str = "matrix_products";
 
 /// Name of the fact that other machines host devices of the run.
 pub(super) const REMOTE_DEVICES: &str = "remote_devices";
 
-/// Name of the fact that passes are in another precision than the parameters.
+/// Name of the fact that parameters, losses or passes are in less than single precision.
 pub(super) const PRECISION: &str = "precision_of_passes";
 
 /// Name of the fact that several augmented copies of an example are averaged.
@@ -29,14 +31,29 @@ pub(super) const RECORD_ORDER: &str = "order_of_records";
 /// Name of the fact in which steps packed values were compared.
 pub(super) const PACKED_VALUES: &str = "packed_values";
 
+/// Name of the fact that code of the program computes thresholds or factors of the noise.
+pub(super) const OWN_POLICY: &str = "thresholds_and_noise";
+
+/// Its value.
+pub(super) const BY_PROGRAM: &str = "computed by code of the program";
+
 /// Name of the fact where the key of the run is stored.
 pub(super) const NOISE_KEY: &str = "noise_key";
 
 /// Its value after a record was made, until the run ends and after it.
 pub(super) const KEY_IN_RECORDS: &str = "in records that the program stores";
 
+/// The sentence of averaged gradients, unless losses were compared by value.
+const GROUPS: &str = "Averaged gradients of several losses: that each group of consecutive losses \
+     belongs to one unit was not checked.";
+
 /// The meaning of some facts.
-const FACTS: [(&str, &str); 7] = [
+const FACTS: [(&str, &str); 8] = [
+    (
+        OWN_POLICY,
+        "A clipping policy or a schedule that the program defines: that its values follow from \
+         constants, public data and released values alone was not checked.",
+    ),
     (
         RECORD_ORDER,
         "That an index is the same record in all steps, and has the owners or the mini-set of the \
@@ -79,17 +96,26 @@ const FACTS: [(&str, &str); 7] = [
 ];
 
 /// Returns the sentences that follow from the facts of a run.
-pub(super) fn of_facts(facts: &BTreeMap<String, String>) -> impl Iterator<Item = String> + use<'_> {
+pub(super) fn of_facts(
+    facts: &BTreeMap<String, String>,
+    independence: Independence,
+) -> Vec<String> {
     let found = FACTS.iter().filter(|(fact, _)| facts.contains_key(*fact));
-    found.map(|(_, sentence)| sentence.to_string())
+    let mut sentences: Vec<String> = found.map(|(_, sentence)| sentence.to_string()).collect();
+    let averaged = [MULTIPLICITY, LOSSES_OF_A_USER].iter().any(|fact| facts.contains_key(*fact));
+    if averaged && !matches!(independence, Independence::ByValue { .. }) {
+        sentences.push(GROUPS.into());
+    }
+    sentences
 }
 
 /// The errors that can depend on the data. Other errors (budget, planned steps, order of draws,
 /// learning rates that are not finite, settings of a checkpoint) depend on public values alone.
 ///
 /// The chapter "What is and is not covered" of the book has the same list.
-const REFUSALS: [&str; 10] = [
+const REFUSALS: [&str; 11] = [
     "an item of the data set cannot be loaded, or it contradicts an earlier load",
+    "two records are equal, a user is in two items, or the records are not the records of the run",
     "a layer refuses an input, for example a token that is not in the vocabulary",
     "losses are missing, or a layer sees a different number of rows than there are losses",
     "the test of independence finds that a loss depends on another example, or has no result",
@@ -113,8 +139,8 @@ pub(in crate::optim) fn sentences() -> [String; 3] {
          used as they are given."
             .into(),
         format!(
-            "That a step was refused or the training failed, and the message of the error, where \
-             the data decide it: {}.",
+            "That a step was refused, or the training failed or did not start, and the message of \
+             the error, where the data decide it: {}.",
             REFUSALS.join("; ")
         ),
     ]

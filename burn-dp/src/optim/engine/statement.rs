@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use burn::module::Module;
+use burn::tensor::{DType, FloatDType};
 use burn_dp_accountant::{PrivacyLedger, PrivacyStatement, UnitOfPrivacy};
 
 use super::PrivacyEngine;
 use super::not_covered::{self, KEY_IN_RECORDS, NOISE_KEY, with_another};
 use crate::DpError;
-use crate::model::precision_name;
+use crate::model::{for_each_parameter, precision_name};
 use crate::optim::independence::Independence;
 use crate::optim::releases::{KeyStorage, Lock};
 use crate::sampling::{RecordFacts, RecordIdentity};
@@ -58,7 +59,7 @@ impl PrivacyEngine {
             sentences.push(identity.not_covered(self.plan.unit()));
         }
         self.options_of_passes(&mut facts);
-        sentences.extend(not_covered::of_facts(&facts));
+        sentences.extend(not_covered::of_facts(&facts, independence));
         if let Some(sparsifier) = &self.sparsifier {
             facts.insert("sparsification".into(), sparsifier.to_string());
         }
@@ -121,8 +122,23 @@ impl PrivacyEngine {
     /// Notes that packed values are not compared in each step, if the model has some.
     pub(super) fn note_packed_values(&mut self) {
         if self.buffers.has_packed() {
-            let compared = "compared in the first and the last step and before each checkpoint";
+            let compared = "compared in the first step, in the last planned one if it was made, \
+                            and before each checkpoint";
             self.note(not_covered::PACKED_VALUES, compared);
+        }
+    }
+
+    /// Notes the types of less than single precision that a pass computes with, for a model that
+    /// has them without [`PrivacyEngine::precision`].
+    pub(super) fn note_precision<M: Module>(&mut self, computing: &M, losses: DType) {
+        let single = FloatDType::F32.finfo().epsilon;
+        let mut types = vec![losses];
+        for_each_parameter(computing, |_, parameter| types.push(parameter.value.dtype()));
+        types.retain(|dtype| dtype.finfo().is_some_and(|info| info.epsilon > single));
+        for dtype in types {
+            let known = self.facts.get(not_covered::PRECISION);
+            let types = with_another(known, &precision_name(dtype.into()));
+            self.note(not_covered::PRECISION, types);
         }
     }
 

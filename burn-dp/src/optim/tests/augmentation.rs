@@ -194,4 +194,9 @@ fn images_that_move_pass_the_test_of_independence_by_value() {
     optim.backward_batch(&model, &batch, 4, |model: &Moving, x| model.losses(x)).unwrap();
     optim.step(0.1, model, batch).unwrap();
     assert_eq!(optim.independence(), Independence::ByValue { step: 0 });
+    // Nor does the statement say that the copies of a unit were not compared.
+    let statement = optim.statement(&[1e-3]).unwrap();
+    assert!(statement.facts.contains_key("augmentation_multiplicity"));
+    let groups = "that each group of consecutive losses";
+    assert!(!statement.not_covered.iter().any(|line| line.contains(groups)));
 }

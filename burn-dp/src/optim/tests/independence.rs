@@ -1,14 +1,17 @@
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::InMemDataset;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
 use super::{config, device, values};
 use crate::DpError;
+use crate::clipping::{Clipping, FlatClipping};
 use crate::grads::PrivateBackward;
 use crate::grads::oracle::numbers;
 use crate::nn::{IntoPrivate, Private};
 use crate::optim::{DpOptimizer, Independence};
-use crate::sampling::Sampler;
+use crate::sampling::{PrivateDataLoaderBuilder, Sampler};
 
 fn model() -> Private<Linear> {
     LinearConfig::new(3, 3).init(&device()).private()
@@ -20,9 +23,13 @@ fn optimizer() -> DpOptimizer {
 
 /// An optimizer whose draws have all twelve units.
 fn all_drawn() -> DpOptimizer {
+    all_drawn_with(1.0)
+}
+
+fn all_drawn_with(noise_multiplier: f64) -> DpOptimizer {
     let plan = super::PrivacyPlanConfig::new(12, 12.0)
         .with_steps(6)
-        .with_noise_multiplier(1.0)
+        .with_noise_multiplier(noise_multiplier)
         .with_insecure_seed(crate::random::InsecureSeed(3));
     plan.init().unwrap().optimizer(SgdConfig::new().init())
 }
@@ -204,4 +211,113 @@ fn copies_of_a_unit_may_mix_and_units_may_not() {
     };
     attempt(1).unwrap();
     assert!(attempt(0).is_err());
+}
+
+/// A layer without bias, so that the gradient of the loss of a row is the row.
+fn slope(d_input: usize) -> Private<Linear> {
+    LinearConfig::new(d_input, 1).with_bias(false).init(&device()).private()
+}
+
+fn outputs(model: &Private<Linear>, x: Tensor<2>) -> Tensor<1> {
+    model.forward(x).reshape([-1])
+}
+
+const THRESHOLD: f64 = 1.0;
+
+/// The statement of the order of the rows.
+const ORDER: &str = "That loss i was computed from unit i of the batch";
+
+/// The statement of the groups of rows.
+const GROUPS: &str = "that each group of consecutive losses belongs to one unit was not checked";
+
+#[derive(Clone)]
+struct Points;
+
+impl Batcher<f32, Tensor<2>> for Points {
+    fn batch(&self, items: Vec<f32>, device: &Device) -> Tensor<2> {
+        Tensor::<1>::from_floats(items.as_slice(), device).reshape([-1, 1])
+    }
+}
+
+/// Whether the test by value refuses these losses of twelve points.
+fn is_refused_by_value(
+    backward: &PrivateBackward,
+    points: Vec<f32>,
+    losses: impl Fn(&Private<Linear>, Tensor<2>) -> Tensor<1>,
+) -> bool {
+    let mut optim = all_drawn().with_backward(backward.clone());
+    let batches = optim.plan().batches(InMemDataset::new(points), Points, &device()).unwrap();
+    let batch = batches.into_iter().next().unwrap().unwrap();
+    match optim.backward_batch(&slope(1), &batch, 12, losses) {
+        Ok(()) => false,
+        Err(error) => matches!(error, DpError::NotPerExample { .. }),
+    }
+}
+
+#[test]
+fn copies_in_blocks_exceed_the_threshold_and_the_statement_says_so() {
+    let model = slope(1);
+    let backward = PrivateBackward::new().with_group_size(2);
+    // Two copies of all units after each other, where two copies of each unit are expected.
+    let in_blocks =
+        |model: &Private<Linear>, x: Tensor<2>| outputs(model, Tensor::cat(vec![x.clone(), x], 0));
+    let value = |unit: &usize| [10.0, -10.0][unit % 2] * (unit / 2 + 1) as f32;
+    let points = |units: &[usize]| units.iter().map(value).collect::<Vec<f32>>();
+    let load = |units: &[usize]| Points.batch(points(units), &device());
+    let clipped_sum = |units: &[usize]| -> f64 {
+        let grads = backward.run(in_blocks(&model, load(units)), &model).unwrap();
+        let sum = FlatClipping::new(THRESHOLD).unwrap().clip(grads).unwrap();
+        sum.sums
+            .into_values()
+            .map(|(_, sum)| f64::from(sum.into_data().try_into_vec::<f32>().unwrap()[0]))
+            .sum()
+    };
+    let all: Vec<usize> = (0..12).collect();
+    let moved = (clipped_sum(&all) - clipped_sum(&all[1..])).abs();
+    assert!(moved > 3.0 * THRESHOLD, "{moved}");
+
+    let mut optim = all_drawn().with_backward(backward.clone());
+    let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+    let losses = |model: &Private<Linear>, units: Vec<usize>| in_blocks(model, load(&units));
+    optim.backward(&model, &draw, losses).unwrap();
+    optim.step(0.1, model.clone(), draw).unwrap();
+    assert_eq!(optim.independence(), Independence::ByGradient { step: 0 });
+    let text = optim.statement(&[1e-3]).unwrap().not_covered.join(" ");
+    assert!(text.contains(GROUPS) && text.contains(ORDER), "{text}");
+    assert!(is_refused_by_value(&backward, points(&all), in_blocks));
+}
+
+#[test]
+fn sorted_rows_with_padding_exceed_the_threshold_and_the_statement_says_so() {
+    // The copies of the first unit that pad a batch are not its last rows.
+    let sorted = |model: &Private<Linear>, x: Tensor<2>| outputs(model, x.sort(0));
+    // One step on these items, with little noise.
+    let step = |items: Vec<f32>| {
+        let mut optim = all_drawn_with(1e-3);
+        let builder = PrivateDataLoaderBuilder::new(Points).with_device(device()).with_padding();
+        let sampler = optim.plan().sampler().unwrap();
+        let mut batches = builder.build(InMemDataset::new(items), sampler, 1).unwrap();
+        let batch = batches.next().unwrap().unwrap();
+        let mut model = slope(1);
+        model.inner.weight = model.inner.weight.map(|weight| weight.zeros_like().require_grad());
+        for physical_batch in batch.physical_batches(8).unwrap() {
+            optim.backward(&model, physical_batch.unwrap(), sorted).unwrap();
+        }
+        let model = optim.step(1.0, model, batch).unwrap();
+        (values(&model).concat()[0], optim)
+    };
+    let items: Vec<f32> = (1..=12).map(|item| item as f32).collect();
+    let (base, optim) = step(items.clone());
+    let moved = (0..12).map(|unit| {
+        // An item with a gradient of zero adds as much as no item.
+        let mut neighbor = items.clone();
+        neighbor[unit] = 0.0;
+        12.0 * f64::from((base - step(neighbor).0).abs())
+    });
+    let largest = moved.fold(0.0, f64::max);
+    assert!(largest > 1.5 * THRESHOLD, "{largest}");
+    assert_eq!(optim.independence(), Independence::ByGradient { step: 0 });
+    let text = optim.statement(&[1e-3]).unwrap().not_covered.join(" ");
+    assert!(text.contains(ORDER) && !text.contains(GROUPS), "{text}");
+    assert!(is_refused_by_value(&PrivateBackward::new(), items, sorted));
 }

@@ -103,6 +103,38 @@ fn the_statement_names_the_precision_of_the_passes() {
 }
 
 #[test]
+fn the_statement_names_types_of_half_precision_that_nobody_set() {
+    let fact = |net: Net, losses: fn(&Net, Vec<usize>) -> Tensor<1>| {
+        let mut optim = optimizer();
+        let draw = optim.plan().sampler().unwrap().draw(0).unwrap();
+        optim.backward(&net, &draw, losses).unwrap();
+        let statement = optim.statement(&[1e-3]).unwrap();
+        let fact = statement.facts.get("precision_of_passes").cloned();
+        let not_covered = statement.not_covered.join(" ");
+        assert_eq!(not_covered.contains("passes in less than single precision"), fact.is_some());
+        fact
+    };
+    let plain = |net: &Net, units: Vec<usize>| net.losses(&units);
+    assert_eq!(fact(net(), plain), None);
+    // The model.
+    for (precision, name) in [(FloatDType::BF16, "bf16"), (FloatDType::F16, "f16")] {
+        assert_eq!(fact(in_precision(&net(), precision), plain).as_deref(), Some(name));
+    }
+    // A part that is not trained.
+    let frozen = Net { first: in_precision(&net(), FloatDType::BF16).first.no_grad(), ..net() };
+    let mixed = |net: &Net, units: Vec<usize>| {
+        let rows = units.iter().map(|&unit| numbers::<2>([1, 3], unit as u64, &device()));
+        let x = Tensor::cat(rows.collect(), 0).cast(DType::BF16);
+        let hidden = net.first.forward(x).cast(DType::F32);
+        net.second.forward(hidden).powi_scalar(2).sum_dim(1).reshape([units.len()])
+    };
+    assert_eq!(fact(frozen, mixed).as_deref(), Some("bf16"));
+    // The losses.
+    let half = |net: &Net, units: Vec<usize>| net.losses(&units).cast(DType::F16);
+    assert_eq!(fact(net(), half).as_deref(), Some("f16"));
+}
+
+#[test]
 fn a_run_that_is_resumed_in_another_precision_has_both_in_its_statement() {
     let folder = tempfile::tempdir().unwrap();
     let step = |mut optim: DpOptimizer| {

@@ -6,10 +6,13 @@ use burn::tensor::Tensor;
 use burn_dp_accountant::PrivacyStatement;
 
 use super::{PrivacyPlanConfig, config, device, layer};
-use crate::PublicSource;
+use crate::clipping::{Clipping, FlatClipping, ScheduledClipping, Thresholds};
 use crate::nn::Private;
 use crate::optim::DpOptimizer;
 use crate::sampling::Sampler;
+use crate::schedule::Schedule;
+use crate::updates::UnitUpdate;
+use crate::{DpError, PublicSource};
 
 fn optimizer() -> DpOptimizer {
     config().init().unwrap().optimizer(SgdConfig::new().init())
@@ -28,6 +31,76 @@ fn losses(model: &Private<Linear>, units: Vec<usize>) -> Tensor<1> {
 #[test]
 fn errors_that_depend_on_the_data_are_not_covered() {
     assert!(not_covered(&optimizer()).contains("a token that is not in the vocabulary"));
+}
+
+#[test]
+fn random_values_of_unit_updates_are_not_covered() {
+    let mut optim = optimizer();
+    let (model, draw) = (layer(1, 1, 1), optim.plan().sampler().unwrap().draw(0).unwrap());
+    let update = |model: Private<Linear>, unit: usize| {
+        let losses = losses(&model, vec![unit]);
+        UnitUpdate::gradient(&model, losses)
+    };
+    optim.unit_updates(&model, &draw, update).unwrap();
+    let text = not_covered(&optim);
+    assert!(text.contains("An update of one unit that depends on other units"), "{text}");
+    assert!(text.contains("how it loads a batch, or random values"), "{text}");
+}
+
+/// A policy whose thresholds follow what only its program can tell.
+#[derive(Clone, Debug)]
+struct Own;
+
+impl Clipping for Own {
+    fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
+        Thresholds::whole(1.0)
+    }
+
+    fn describe(&self) -> String {
+        FlatClipping::new(1.0).map(|flat| flat.describe()).unwrap_or_default()
+    }
+}
+
+#[test]
+fn thresholds_and_noise_that_the_program_computes_are_not_covered() {
+    let sentence = "A clipping policy or a schedule that the program defines";
+    let flat = || FlatClipping::new(1.0).unwrap();
+    let function = || Schedule::function("half", |_| 0.5);
+    let data = || Schedule::steps([(2, 0.5)]).unwrap();
+    for (config, own) in [
+        (config(), false),
+        (config().with_clipping(ScheduledClipping::new(flat(), data())), false),
+        (config().with_noise_schedule(data()), false),
+        (config().with_clipping(Own), true),
+        (config().with_clipping(ScheduledClipping::new(Own, data())), true),
+        (config().with_clipping(ScheduledClipping::new(flat(), function())), true),
+        (config().with_noise_schedule(function()), true),
+    ] {
+        let plan = config.init().unwrap();
+        let name = format!("{:?}, {}", plan.clipping, plan.noise_schedule);
+        let optim = plan.optimizer(SgdConfig::new().init());
+        assert_eq!(not_covered(&optim).contains(sentence), own, "{name}");
+        let statement = optim.statement(&[1e-3]).unwrap();
+        assert_eq!(statement.facts.contains_key("thresholds_and_noise"), own, "{name}");
+    }
+}
+
+#[test]
+fn a_resumed_run_states_the_policies_of_both_parts() {
+    let optimizer = |own| {
+        let config = config().with_clipping(FlatClipping::new(1.0).unwrap());
+        let config = if own { config.with_clipping(Own) } else { config };
+        config.init().unwrap().optimizer(SgdConfig::new().init())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (begun, resumed) in [(true, false), (false, true)] {
+        let log = folder.path().join(format!("{begun}.log"));
+        let optim = optimizer(begun).with_release_log(log).unwrap();
+        let record = optim.to_record().unwrap();
+        drop(optim);
+        let optim = optimizer(resumed).load_record(record).unwrap();
+        assert!(not_covered(&optim).contains("a schedule that the program defines"), "{begun}");
+    }
 }
 
 #[test]
