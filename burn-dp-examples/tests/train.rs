@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, ExitStatus, Output};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
@@ -343,7 +343,6 @@ fn the_statement_has_the_guarantee_of_a_group_also_of_a_resumed_run() {
     assert!((upper(&groups[0]["epsilon"]) / expected - 1.0).abs() < 1e-9, "{expected}");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_run_after_earlier_releases_has_one_budget_with_them_also_if_it_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
@@ -552,13 +551,24 @@ fn the_accuracy_of_a_private_run_is_neither_too_low_nor_too_good() {
     assert!(noiseless > 0.6, "accuracy {noiseless}: the band would not notice missing noise");
 }
 
-/// Runs the program, which aborts within its checkpoint after `step` steps.
+/// Returns whether a process ended itself with `abort`.
 #[cfg(unix)]
+fn aborted(status: ExitStatus) -> bool {
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(6)
+}
+
+/// Returns whether a process ended itself with `abort`.
+#[cfg(windows)]
+fn aborted(status: ExitStatus) -> bool {
+    // STATUS_STACK_BUFFER_OVERRUN, the code of every fail-fast exception.
+    status.code() == Some(0xC000_0409_u32.cast_signed())
+}
+
+/// Runs the program, which aborts within its checkpoint after `step` steps.
 fn interrupted(folder: &Path, line: &str, step: u64) {
-    use std::os::unix::process::ExitStatusExt;
     let mut run = program(folder, line);
     let output = run.env("BURN_DP_TEST_ABORT_IN_CHECKPOINT", step.to_string()).output().unwrap();
-    assert_eq!(output.status.signal(), Some(6), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(aborted(output.status), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -602,7 +612,6 @@ fn a_disk_that_is_full_for_any_file_leaves_complete_files_and_a_run_to_resume() 
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn a_run_of_one_epoch_has_its_log_before_its_first_release() {
     let folder = tempfile::tempdir().unwrap();
@@ -614,7 +623,6 @@ fn a_run_of_one_epoch_has_its_log_before_its_first_release() {
     assert_eq!(figures["steps"], 20);
 }
 
-#[cfg(unix)]
 #[test]
 fn results_of_an_earlier_run_stay_until_the_new_model_is_complete() {
     let folder = tempfile::tempdir().unwrap();
@@ -631,7 +639,6 @@ fn results_of_an_earlier_run_stay_until_the_new_model_is_complete() {
     assert!(results().iter().zip(&before).all(|(now, before)| now != before));
 }
 
-#[cfg(unix)]
 #[test]
 fn a_killed_and_resumed_run_equals_the_whole_run_bit_for_bit() {
     let line = format!("{SMALL} --epochs 20 --insecure-seed 5");
@@ -665,7 +672,6 @@ fn a_killed_and_resumed_run_equals_the_whole_run_bit_for_bit() {
     assert!(ended.contains("finds no checkpoint"), "{ended}");
 }
 
-#[cfg(unix)]
 fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -718,7 +724,6 @@ fn averaged_weights_are_evaluated_and_written() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn augmented_images_are_one_unit_also_of_a_resumed_run() {
     let line = format!("{SMALL} --epochs 4 --insecure-seed 5 --augmentation 3 --crop 2 --mirror");
