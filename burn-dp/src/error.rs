@@ -250,6 +250,7 @@ fn way_out(kind: ErrorKind) -> &'static str {
         ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::AlreadyExists => {
             "; move away what is there, or choose another path"
         }
+        ErrorKind::InvalidFilename => "; choose another path",
         _ => "",
     }
 }

@@ -44,6 +44,7 @@ impl Drop for PrivateFolder {
 }
 
 fn create(path: &Path) -> std::io::Result<()> {
+    #[allow(unused_mut)]
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

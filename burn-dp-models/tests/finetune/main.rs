@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 mod canaries;
+#[cfg(debug_assertions)]
+#[path = "../../../burn-dp/tests/support/ended.rs"]
+mod ended;
 mod packed;
 mod pooler;
 mod precision;

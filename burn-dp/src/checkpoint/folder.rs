@@ -59,7 +59,8 @@ pub(super) fn remove(path: &Path) -> Result<(), DpError> {
     }
 }
 
-/// Makes a new, renamed or removed entry of `folder` durable.
+/// Makes a new, renamed or removed entry of `folder` durable. Windows has no such operation: there,
+/// a power failure can undo the last changes of a folder.
 pub(super) fn sync(folder: &Path) -> Result<(), DpError> {
     if cfg!(unix) {
         // A path with only a file name has an empty parent.

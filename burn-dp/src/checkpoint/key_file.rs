@@ -257,7 +257,7 @@ pub(super) fn mark_erased(folder: &Path, run: u64) -> Result<(), DpError> {
     sync_parent(&path)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;

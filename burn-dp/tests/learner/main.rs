@@ -10,6 +10,9 @@ mod chosen_device;
 mod devices;
 mod dropout;
 mod end;
+#[cfg(debug_assertions)]
+#[path = "../support/ended.rs"]
+mod ended;
 mod fixture;
 mod independence;
 mod kills;

@@ -8,6 +8,9 @@ mod checkpoints;
 mod chosen_device;
 mod correlated_noise;
 mod devices;
+#[cfg(debug_assertions)]
+#[path = "../support/ended.rs"]
+mod ended;
 mod federated;
 mod files;
 mod fixtures;
