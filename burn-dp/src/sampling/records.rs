@@ -99,6 +99,12 @@ where
         None
     }
 
+    /// Returns a digest of the division or selection of examples that the items follow, or `None`
+    /// if there is none. A plan for another division or selection rejects the data set.
+    fn members(&self) -> Option<String> {
+        None
+    }
+
     /// Returns a digest of what the records were compared by, in the order of the indices, or
     /// `None` if they were not compared. A run rejects data sets with another digest than the first
     /// one, also after it is resumed.
@@ -192,13 +198,15 @@ impl fmt::Display for RecordIdentity {
 pub(crate) struct RecordFacts {
     pub(crate) identity: RecordIdentity,
     pub(crate) unit: Option<UnitOfPrivacy>,
+    /// A digest of the division or selection of examples.
+    pub(crate) members: Option<String>,
     pub(crate) digest: Option<[u8; 32]>,
 }
 
 impl RecordFacts {
     /// The facts of records that a loop loads itself.
     pub(crate) const UNKNOWN: Self =
-        Self { identity: RecordIdentity::NotChecked, unit: None, digest: None };
+        Self { identity: RecordIdentity::NotChecked, unit: None, members: None, digest: None };
 
     /// Returns the facts of the records of `dataset`.
     pub(crate) fn of<I, E>(dataset: &impl DistinctRecords<I, E>) -> Self
@@ -206,7 +214,7 @@ impl RecordFacts {
         E: Error + Send + Sync + 'static,
     {
         let (identity, unit) = (dataset.identity(), dataset.unit());
-        Self { identity, unit, digest: dataset.digest() }
+        Self { identity, unit, members: dataset.members(), digest: dataset.digest() }
     }
 }
 
@@ -245,6 +253,10 @@ macro_rules! records_behind {
 
             fn unit(&self) -> Option<UnitOfPrivacy> {
                 (**self).unit()
+            }
+
+            fn members(&self) -> Option<String> {
+                (**self).members()
             }
 
             fn digest(&self) -> Option<[u8; 32]> {
