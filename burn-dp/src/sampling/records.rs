@@ -54,8 +54,11 @@ use crate::DpError;
 ///
 /// An implementation declares that no two indices return the same record (in user-level training:
 /// records of the same user), and that the records of an index never change. Augmentation belongs
-/// in the batcher. Nothing verifies the declaration, and the privacy statement says so. The data
-/// sets of Burn that implement the trait ([`InMemDataset`], [`PartialDataset`],
+/// in the batcher. Nothing verifies the declaration, not even at a few indices, because items need
+/// not be comparable: a `get` that ignores its index is accepted. The privacy statement says that
+/// nothing was compared. Test an implementation with [`Distinct::new`](super::Distinct::new) or
+/// [`Distinct::by_key`](super::Distinct::by_key), which find such mistakes. The data sets of Burn
+/// that implement the trait ([`InMemDataset`], [`PartialDataset`],
 /// [`ShuffledDataset`]) return what they hold, or what a data set with the declaration returns.
 ///
 /// # Example
