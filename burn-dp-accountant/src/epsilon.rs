@@ -45,6 +45,7 @@ impl fmt::Display for Method {
 ///
 /// [`Display`](fmt::Display) prints `upper`, rounded up to six digits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Epsilon {
     /// δ of the guarantee.

@@ -17,6 +17,7 @@ const MAX_STEPS: usize = 60;
 
 /// The guarantee for several units at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct GroupEpsilon {
     /// Number of units.

@@ -19,6 +19,7 @@ use crate::strict_json;
 /// Every ε in the text is an upper bound, rounded up. The text rounds numbers to the digits that
 /// are meaningful; the JSON is exact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PrivacyStatement {
     /// The unit whose presence is hidden.
@@ -187,7 +188,8 @@ impl PrivacyStatement {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Format`] if the text is not a statement.
+    /// Returns [`AccountantError::Format`] if the text is not a statement, or has an unknown or
+    /// repeated field.
     pub fn from_json(text: &str) -> Result<Self, AccountantError> {
         strict_json::read(text).map_err(|source| AccountantError::Format {
             reason: "not a privacy statement".to_string(),
@@ -352,6 +354,23 @@ mod tests {
         assert!(statement.private);
         let read: PrivacyStatement = serde_json::from_str(&statement.to_json().unwrap()).unwrap();
         assert_eq!(read, statement);
+    }
+
+    // Sharp edge: a caveat of a later version is not read as if there were none.
+    #[test]
+    fn a_statement_with_an_unknown_or_repeated_field_is_refused() {
+        let statement = PrivacyStatement::from_ledger(&ledger(), &[1e-5]).unwrap();
+        let text = statement.with_group(&ledger(), 2).unwrap().to_json().unwrap();
+        PrivacyStatement::from_json(&text).unwrap();
+        for field in ["\"sampler\":", "\"method\":", "\"units\":"] {
+            let unknown = text.replacen(field, &format!("\"void\": true, {field}"), 1);
+            let error = PrivacyStatement::from_json(&unknown).unwrap_err().to_string();
+            assert!(error.contains("unknown field `void`"), "{field}: {error}");
+        }
+        let fact = "\"expected_batch_size\":";
+        let repeated = text.replacen(fact, &format!("{fact} \"1\", {fact}"), 1);
+        let error = PrivacyStatement::from_json(&repeated).unwrap_err().to_string();
+        assert!(error.contains("`expected_batch_size` is repeated"), "{error}");
     }
 
     #[test]

@@ -102,7 +102,9 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
     let last = &figures["measurements"][1];
     assert_eq!((&last["round"], &last["update_norms"]), (&json!(4), &figures["update_norms"]));
     assert!(output.contains("one user, with all of their examples"), "{output}");
-    assert!(statement(folder.path()).contains("federated averaging"));
+    let said = statement(folder.path());
+    assert!(said.contains("federated averaging"));
+    assert!(said.contains("About one in ten users of the file"), "{said}");
     assert_group_of_two(folder.path());
     let thresholds: Vec<_> = (figures["measurements"].as_array().unwrap().iter())
         .map(|measured| measured["threshold"].as_f64().unwrap())

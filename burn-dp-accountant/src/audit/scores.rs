@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::AccountantError;
+use crate::strict_json::Unrepeated;
 
 /// Scores of canaries that were part of the training (`in`) and that were not (`out`). A higher
 /// score means "in".
@@ -60,13 +61,14 @@ impl AuditScores {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Format`] if the text is not such JSON, and the errors of
-    /// [`new`](Self::new).
+    /// Returns [`AccountantError::Format`] if the text is not such JSON or has a repeated field, and
+    /// the errors of [`new`](Self::new).
     pub fn from_json(text: &str) -> Result<Self, AccountantError> {
-        let value: Value = serde_json::from_str(text).map_err(|source| {
+        let Unrepeated(value) = serde_json::from_str(text).map_err(|source| {
             let token = token_at(text, source.line(), source.column());
             let reason = match token {
                 Some(token) => format!("the scores hold {token}, which is not JSON; {WAY_OUT}"),
+                None if source.is_data() => "the scores are ambiguous".into(),
                 None => "the scores are not JSON".into(),
             };
             AccountantError::Format { reason, source: Some(source) }
@@ -201,6 +203,7 @@ mod tests {
             (r#"{"in": [1], "out": []}"#, "out must hold at least one score"),
             (r#"{"in": [1]}"#, "out must be a list"),
             ("[", "not JSON"),
+            (r#"{"in": [1], "out": [0], "in": [2]}"#, "the scores are ambiguous"),
         ] {
             assert!(error(text).contains(part), "{text}: {}", error(text));
         }

@@ -16,10 +16,16 @@ pub const LEDGER_FORMAT_VERSION: u32 = 3;
 const READABLE: std::ops::RangeInclusive<u32> = 1..=LEDGER_FORMAT_VERSION;
 
 #[derive(Serialize)]
-struct Written<'a> {
+pub(super) struct Written<'a> {
     format_version: u32,
     header: &'a LedgerHeader,
     entries: &'a [LedgerEntry],
+}
+
+impl<'a> Written<'a> {
+    pub(super) fn new(header: &'a LedgerHeader, entries: &'a [LedgerEntry]) -> Self {
+        Self { format_version: LEDGER_FORMAT_VERSION, header, entries }
+    }
 }
 
 #[derive(Deserialize)]
@@ -45,10 +51,11 @@ pub(super) fn to_json(
     header: &LedgerHeader,
     entries: &[LedgerEntry],
 ) -> Result<String, AccountantError> {
-    let written = Written { format_version: LEDGER_FORMAT_VERSION, header, entries };
-    serde_json::to_string_pretty(&written).map_err(|source| AccountantError::Format {
-        reason: "the ledger cannot be written".to_string(),
-        source: Some(source),
+    serde_json::to_string_pretty(&Written::new(header, entries)).map_err(|source| {
+        AccountantError::Format {
+            reason: "the ledger cannot be written".to_string(),
+            source: Some(source),
+        }
     })
 }
 
@@ -56,8 +63,8 @@ pub(super) fn to_json(
 ///
 /// # Errors
 ///
-/// Returns [`AccountantError::Format`] for another format version, an unknown event or an unknown
-/// field.
+/// Returns [`AccountantError::Format`] for another format version, an unknown event, or an unknown
+/// or repeated field.
 pub(super) fn from_json(text: &str) -> Result<(LedgerHeader, Vec<LedgerEntry>), AccountantError> {
     let format_error = |reason: &str, source| AccountantError::Format {
         reason: reason.to_string(),
@@ -164,6 +171,23 @@ mod tests {
         assert!(matches!(PrivacyLedger::from_json(&field), Err(AccountantError::Format { .. })));
         let inside = text.replace("\"sampling_probability\"", "\"q\": 1, \"sampling_probability\"");
         assert!(matches!(PrivacyLedger::from_json(&inside), Err(AccountantError::Format { .. })));
+    }
+
+    #[test]
+    fn a_repeated_field_is_refused_also_in_a_file_that_contains_the_ledger() {
+        let text = serde_json::to_string(&ledger()).unwrap();
+        assert_eq!(serde_json::from_str::<PrivacyLedger>(&text).unwrap(), ledger());
+        for (field, repeated) in [
+            ("\"count\":3", "\"count\":3,\"count\":1"),
+            ("\"dataset_size\":\"60000\"", "\"dataset_size\":\"60000\",\"dataset_size\":\"1\""),
+        ] {
+            let text = text.replacen(field, repeated, 1);
+            assert!(text.contains(repeated), "{text}");
+            assert!(serde_json::from_str::<PrivacyLedger>(&text).is_err());
+            assert!(PrivacyLedger::from_json(&text).is_err());
+        }
+        let secure = text.replace("\"insecure\"", "\"secure\"");
+        assert!(serde_json::from_str::<PrivacyLedger>(&secure).is_err());
     }
 
     #[test]

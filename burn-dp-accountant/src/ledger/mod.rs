@@ -1,5 +1,6 @@
 //! The ledger of all releases, in order, with the public facts.
 
+mod embedded;
 mod entry;
 mod file;
 mod header;

@@ -436,9 +436,9 @@ impl PrivacyLedger {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Format`] for another format version, an unknown event or an
-    /// unknown field, and [`AccountantError::InvalidArgument`] for an event with a parameter
-    /// outside its domain.
+    /// Returns [`AccountantError::Format`] for another format version, an unknown event, or an
+    /// unknown or repeated field, and [`AccountantError::InvalidArgument`] for an event with a
+    /// parameter outside its domain.
     pub fn from_json(text: &str) -> Result<Self, AccountantError> {
         let (header, entries) = file::from_json(text)?;
         let mut ledger = Self::new(header);

@@ -70,6 +70,10 @@ where
         self.dataset.unit()
     }
 
+    fn members(&self) -> Option<String> {
+        self.dataset.members()
+    }
+
     fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
         match index < self.dataset.len() {
             true => self.dataset.check_record(index, record),

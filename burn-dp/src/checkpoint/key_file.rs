@@ -66,12 +66,16 @@ impl KeyFile {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidArgument`] if none was given and the folder has no name.
+    /// Returns [`DpError::InvalidArgument`] if none was given and the folder has no name, and
+    /// [`DpError::Io`] if the path is empty or the working directory is unknown.
     pub(super) fn locate(given: Option<&Path>, folder: &Path) -> Result<Self, DpError> {
+        let absolute =
+            |path: &Path| std::path::absolute(path).map_err(|error| DpError::io(path, error));
         if let Some(path) = given {
-            return Ok(Self::new(path));
+            // The program may change its working directory before it erases the key.
+            return Ok(Self { path: absolute(path)? });
         }
-        let absolute = std::path::absolute(folder).map_err(|error| DpError::io(folder, error))?;
+        let absolute = absolute(folder)?;
         let mut parts = absolute.components();
         let Some(Component::Normal(name)) = parts.next_back() else {
             return Err(DpError::invalid(

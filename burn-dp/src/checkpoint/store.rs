@@ -7,7 +7,7 @@ use burn::module::Module;
 
 use super::folder::{create, remove, rename, sync, write};
 use super::key_file::{ERASED, KeyFile, erased_run, mark_erased};
-use super::log_file::{LogFile, RELEASES, UnusedLog};
+use super::log_file::{LogFile, RELEASES, UnusedLog, is_same_file};
 use super::owned::{self, Kind};
 use super::saved_run::{PRIVACY, SavedRun};
 use super::{Checkpoint, fail_point};
@@ -16,6 +16,7 @@ use crate::device_read::blocking;
 use crate::optim::DpOptimizer;
 use crate::optim::buffers::Extent;
 use crate::optim::engine::PrivacyEngine;
+use crate::optim::releases::Releases;
 
 /// Writes and finds the checkpoints of one run in a folder that belongs to it.
 ///
@@ -62,7 +63,7 @@ impl Checkpointer {
     }
 
     /// Sets the file of the key. Default: the folder's name with `.key` at its end, next to the
-    /// folder.
+    /// folder. A run has one key file: while it lasts, [`save`](Self::save) rejects another one.
     pub fn with_key_file(self, path: impl Into<PathBuf>) -> Self {
         Self { key: Some(path.into()), ..self }
     }
@@ -73,9 +74,9 @@ impl Checkpointer {
     ///
     /// Returns [`DpError::Io`] with the file that could not be written; the previous checkpoint
     /// still exists then, and the run can be saved again. Returns [`DpError::SavedState`] if the
-    /// folder or the key file belongs to another run, [`DpError::InvalidState`] if the log of this
-    /// run is elsewhere, and [`DpError::ChangedBuffer`] if a value of the model that is not trained
-    /// changed during the run.
+    /// folder or the key file belongs to another run, [`DpError::InvalidState`] if the log or the
+    /// key of this run is elsewhere, and [`DpError::ChangedBuffer`] if a value of the model that is
+    /// not trained changed during the run.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
         let verified = optim.engine.buffers.verify(model, Extent::Whole);
         blocking(verified, "DpOptimizer::to_record_async")?;
@@ -153,6 +154,9 @@ impl Checkpointer {
     /// Stores the key and attaches the log.
     fn attach(&self, saved: &SavedRun, engine: Option<&PrivacyEngine>) -> Result<(), DpError> {
         let (run, file) = (saved.run().run, self.key()?);
+        if let (Some(engine), Some(_)) = (engine, saved.key()) {
+            self.check_key_file(&file, &*engine.releases()?)?;
+        }
         let is_new = match saved.key() {
             Some(key) => file.store(run, key, |run| self.has_abandoned(run))?,
             None => mark_erased(&self.folder, run).map(|()| false)?,
@@ -166,6 +170,22 @@ impl Checkpointer {
         }
         engine.releases()?.key = file.storage();
         Ok(())
+    }
+
+    /// Rejects a second file for the key of a run, because [`DpOptimizer::forget_key`] erases one.
+    fn check_key_file(&self, file: &KeyFile, releases: &Releases) -> Result<(), DpError> {
+        let Some(stored) = &releases.key.1 else { return Ok(()) };
+        // A run whose log is in another folder is rejected with the log.
+        let is_elsewhere = |log: PathBuf| !is_same_file(&log, &self.log());
+        if is_same_file(stored, file.path()) || releases.path().is_some_and(is_elsewhere) {
+            return Ok(());
+        }
+        Err(DpError::state(format!(
+            "the key of the run is in {}, and a second copy in {} would not be erased with it; \
+             give the first file to `Checkpointer::with_key_file`",
+            stored.display(),
+            file.path().display()
+        )))
     }
 
     /// Returns whether a run ended in this folder before its first release or checkpoint. A run

@@ -6,7 +6,7 @@ use burn_dp_accountant::{
     AccountantError, DpEvent, LedgerEntry, LedgerHeader, NeighboringRelation, NoiseProvenance,
     PrivacyLedger, UnitOfPrivacy,
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::PUBLIC_DATA;
 use super::engine::not_covered;
@@ -14,7 +14,7 @@ use crate::DpError;
 use crate::updates::MiniSets;
 
 /// The ledgers of earlier releases, in the order in which they were given.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EarlierReleases(Vec<PrivacyLedger>);
 
 impl EarlierReleases {
@@ -138,27 +138,6 @@ impl Earlier {
 
 /// The fact of a statement that names the public data of earlier releases.
 const PUBLIC_DATA_OF_EARLIER: &str = "public_data_of_earlier_releases";
-
-impl Serialize for EarlierReleases {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let json = |ledger: &PrivacyLedger| {
-            let text = ledger.to_json().map_err(serde::ser::Error::custom)?;
-            serde_json::from_str(&text).map_err(serde::ser::Error::custom)
-        };
-        let ledgers = self.0.iter().map(json).collect::<Result<Vec<serde_json::Value>, _>>()?;
-        ledgers.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for EarlierReleases {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let ledgers = Vec::<serde_json::Value>::deserialize(deserializer)?;
-        let read = |value: &serde_json::Value| {
-            PrivacyLedger::from_json(&value.to_string()).map_err(serde::de::Error::custom)
-        };
-        Ok(Self(ledgers.iter().map(read).collect::<Result<_, _>>()?))
-    }
-}
 
 /// Returns each event with its number of releases.
 pub(super) fn counted(entries: &[LedgerEntry]) -> impl Iterator<Item = (&DpEvent, u64)> {
@@ -436,6 +415,12 @@ mod tests {
         let fingerprint = |config: PrivacyPlanConfig| config.init().unwrap().fingerprint();
         assert_eq!(fingerprint(loaded), fingerprint(with(9.0)));
         assert_ne!(fingerprint(with(9.0)), fingerprint(with(8.0)));
+        // The last of two counts would otherwise be the one that counts.
+        let text = serde_json::to_string(&with(9.0)).unwrap();
+        assert!(serde_json::from_str::<PrivacyPlanConfig>(&text).is_ok());
+        let repeated = text.replacen("\"count\":3", "\"count\":3,\"count\":1", 1);
+        assert_ne!(repeated, text);
+        assert!(serde_json::from_str::<PrivacyPlanConfig>(&repeated).is_err());
         let named = "earlier_releases";
         assert!(fingerprint(with(9.0))[named].starts_with("3 of earlier ledgers"));
         assert!(!fingerprint(config().with_noise_multiplier(2.0)).contains_key(named));

@@ -28,6 +28,11 @@ impl From<&OwnedExamples> for OwnerLimit {
 }
 
 impl OwnerLimit {
+    /// Returns the digest of the selection, as the data set of the selected examples states it.
+    pub(crate) fn members(self) -> String {
+        format!("{:016x}", self.digest)
+    }
+
     /// Returns the number of units that δ is compared with: there can be more users than examples.
     pub(crate) fn units(self, examples: usize) -> usize {
         examples.max(self.users)

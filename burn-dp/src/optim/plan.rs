@@ -20,7 +20,8 @@ use crate::clipping::{Clipping, StepNoise};
 use crate::noise::CorrelatedNoise;
 use crate::random::{Key, NoiseSource};
 use crate::sampling::{
-    DistinctRecords, LogicalBatches, PrivateDataLoaderBuilder, Sampler, SamplingMechanism,
+    DistinctRecords, LogicalBatches, PrivateDataLoaderBuilder, RecordFacts, Sampler,
+    SamplingMechanism,
 };
 use crate::schedule::Schedule;
 use crate::updates::MiniSets;
@@ -223,7 +224,8 @@ impl PrivacyPlan {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if `dataset` does not have the length of the plan, or
-    /// has [items of another unit](DistinctRecords::unit).
+    /// has [items of another unit](DistinctRecords::unit) or
+    /// [other mini-sets or examples](DistinctRecords::members).
     pub fn batches<D, I, O, E>(
         &self,
         dataset: D,
@@ -236,14 +238,30 @@ impl PrivacyPlan {
         O: Send + 'static,
         E: std::error::Error + Send + Sync + 'static,
     {
-        self.check_unit(dataset.unit().as_ref())?;
+        self.check_dataset(&RecordFacts::of(&dataset))?;
         let builder = PrivateDataLoaderBuilder::new(batcher).with_device(device.clone());
         builder.build(dataset, self.sampler()?, self.steps)
     }
 
     /// Returns an error if the items of a data set are known to be another unit than the plan
-    /// draws. A unit in words cannot be compared.
-    pub(crate) fn check_unit(&self, items: Option<&UnitOfPrivacy>) -> Result<(), DpError> {
+    /// draws, other mini-sets, or another selection of owned examples.
+    pub(crate) fn check_dataset(&self, records: &RecordFacts) -> Result<(), DpError> {
+        self.check_unit(records.unit.as_ref())?;
+        let sets = self.mini_sets.as_ref().map(MiniSets::members_in_words);
+        let planned = sets.or_else(|| self.owners.map(OwnerLimit::members));
+        match (planned, &records.members) {
+            (Some(planned), Some(found)) if planned != *found => Err(DpError::invalid(
+                "dataset",
+                "has other mini-sets, or another selection of owned examples, than the plan; \
+                 create it from the `MiniSets` or `OwnedExamples` of the plan (the same seed and \
+                 size)",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A unit in words cannot be compared.
+    fn check_unit(&self, items: Option<&UnitOfPrivacy>) -> Result<(), DpError> {
         let drawn = match &self.unit {
             _ if self.owners.is_some() => &UnitOfPrivacy::Example,
             _ if self.mini_sets.is_some() => &UnitOfPrivacy::MiniSet,

@@ -108,7 +108,8 @@ impl<D, I> Distinct<D, I> {
     }
 
     /// Assumes that the records differ, for types of Burn and of other crates that do not implement
-    /// [`DistinctRecords`]. The privacy statement says that nothing was compared.
+    /// [`DistinctRecords`]. Nothing is compared, not even two calls for one index, and the privacy
+    /// statement says so.
     pub fn assume(dataset: D) -> Self {
         Self { dataset, check: None, digest: None, by_user: false }
     }

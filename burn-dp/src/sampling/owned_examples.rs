@@ -147,7 +147,7 @@ impl OwnedExamples {
         self.max_examples
     }
 
-    /// Returns a digest of the selection, which a checkpoint compares.
+    /// Returns a digest of the selection, which checkpoints and data sets are compared by.
     pub(crate) fn digest(&self) -> u64 {
         let mut hasher = blake3::Hasher::new();
         for &example in [self.examples].iter().chain(&self.selected) {
@@ -232,7 +232,8 @@ impl OwnedExamples {
                 ),
             ));
         }
-        Ok(OwnedDataset { dataset, selected: self.selected.clone(), is_compared: false })
+        let (selected, selection) = (self.selected.clone(), self.digest());
+        Ok(OwnedDataset { dataset, selected, selection, is_compared: false })
     }
 }
 
@@ -303,6 +304,8 @@ fn of_nobody(example: usize) -> DpError {
 pub struct OwnedDataset<D> {
     dataset: D,
     selected: Vec<usize>,
+    /// A digest of the selection.
+    selection: u64,
     /// Whether the owners of the selected examples were compared.
     is_compared: bool,
 }
@@ -342,6 +345,10 @@ where
 
     fn unit(&self) -> Option<UnitOfPrivacy> {
         Some(UnitOfPrivacy::Example)
+    }
+
+    fn members(&self) -> Option<String> {
+        Some(format!("{:016x}", self.selection))
     }
 
     fn digest(&self) -> Option<[u8; 32]> {

@@ -54,8 +54,11 @@ use crate::DpError;
 ///
 /// An implementation declares that no two indices return the same record (in user-level training:
 /// records of the same user), and that the records of an index never change. Augmentation belongs
-/// in the batcher. Nothing verifies the declaration, and the privacy statement says so. The data
-/// sets of Burn that implement the trait ([`InMemDataset`], [`PartialDataset`],
+/// in the batcher. Nothing verifies the declaration, not even at a few indices, because items need
+/// not be comparable: a `get` that ignores its index is accepted. The privacy statement says that
+/// nothing was compared. Test an implementation with [`Distinct::new`](super::Distinct::new) or
+/// [`Distinct::by_key`](super::Distinct::by_key), which find such mistakes. The data sets of Burn
+/// that implement the trait ([`InMemDataset`], [`PartialDataset`],
 /// [`ShuffledDataset`]) return what they hold, or what a data set with the declaration returns.
 ///
 /// # Example
@@ -96,6 +99,12 @@ where
     /// Returns what one item is, or `None` if the type does not determine it. A plan for another
     /// unit rejects the data set.
     fn unit(&self) -> Option<UnitOfPrivacy> {
+        None
+    }
+
+    /// Returns a digest of the division or selection of examples that the items follow, or `None`
+    /// if there is none. A plan for another division or selection rejects the data set.
+    fn members(&self) -> Option<String> {
         None
     }
 
@@ -192,13 +201,15 @@ impl fmt::Display for RecordIdentity {
 pub(crate) struct RecordFacts {
     pub(crate) identity: RecordIdentity,
     pub(crate) unit: Option<UnitOfPrivacy>,
+    /// A digest of the division or selection of examples.
+    pub(crate) members: Option<String>,
     pub(crate) digest: Option<[u8; 32]>,
 }
 
 impl RecordFacts {
     /// The facts of records that a loop loads itself.
     pub(crate) const UNKNOWN: Self =
-        Self { identity: RecordIdentity::NotChecked, unit: None, digest: None };
+        Self { identity: RecordIdentity::NotChecked, unit: None, members: None, digest: None };
 
     /// Returns the facts of the records of `dataset`.
     pub(crate) fn of<I, E>(dataset: &impl DistinctRecords<I, E>) -> Self
@@ -206,7 +217,7 @@ impl RecordFacts {
         E: Error + Send + Sync + 'static,
     {
         let (identity, unit) = (dataset.identity(), dataset.unit());
-        Self { identity, unit, digest: dataset.digest() }
+        Self { identity, unit, members: dataset.members(), digest: dataset.digest() }
     }
 }
 
@@ -245,6 +256,10 @@ macro_rules! records_behind {
 
             fn unit(&self) -> Option<UnitOfPrivacy> {
                 (**self).unit()
+            }
+
+            fn members(&self) -> Option<String> {
+                (**self).members()
             }
 
             fn digest(&self) -> Option<[u8; 32]> {

@@ -27,7 +27,7 @@ use crate::clipping::{Clipping, PublicNorms};
 use crate::device_read::wait;
 use crate::optim::engine::PrivacyEngine;
 use crate::optim::{Sparsifier, WeightAverage};
-use crate::sampling::{DistinctRecords, PrivateDataLoaderBuilder};
+use crate::sampling::{DistinctRecords, PrivateDataLoaderBuilder, RecordFacts};
 use crate::{DpError, PublicData};
 
 /// The checkpoint that a run was resumed from.
@@ -143,7 +143,8 @@ impl PrivateTraining {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if `dataset` does not have the length of the plan, or
-    /// has [items of another unit](DistinctRecords::unit).
+    /// has [items of another unit](DistinctRecords::unit) or
+    /// [other mini-sets or examples](DistinctRecords::members).
     pub fn loader<D, I, O, E>(
         &self,
         builder: PrivateDataLoaderBuilder<I, O>,
@@ -155,9 +156,9 @@ impl PrivateTraining {
         O: Send + 'static,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let unit = dataset.unit();
+        let records = RecordFacts::of(&dataset);
         let (sampler, steps) = self.session.with_engine(|engine| {
-            engine.plan.check_unit(unit.as_ref())?;
+            engine.plan.check_dataset(&records)?;
             Ok::<_, DpError>((engine.plan.sampler(), engine.plan.steps()))
         })?;
         let batches = builder.build(dataset, sampler?, steps)?;

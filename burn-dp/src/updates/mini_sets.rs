@@ -41,6 +41,9 @@ pub struct MiniSets {
     /// The examples; the members of a mini-set are contiguous.
     order: Vec<usize>,
     size: usize,
+    /// A digest of the membership.
+    #[serde(skip)]
+    digest: String,
 }
 
 /// The serialized form, which is checked when it is read.
@@ -107,7 +110,12 @@ impl MiniSets {
                 format!("must be from 1 to dataset_size = {}, got {size}", order.len()),
             ));
         }
-        Ok(Self { order, size })
+        let mut hasher = blake3::Hasher::new();
+        for &example in &order {
+            hasher.update(&(example as u64).to_le_bytes());
+        }
+        let digest = hasher.finalize().to_hex()[..16].to_string();
+        Ok(Self { order, size, digest })
     }
 
     /// Returns the number of mini-sets. The last one may be smaller than the others.
@@ -174,13 +182,14 @@ impl MiniSets {
             .with_fact("mini_set_members", self.digest())
     }
 
-    /// Returns a digest of the membership, which a checkpoint compares.
-    pub(crate) fn digest(&self) -> String {
-        let mut hasher = blake3::Hasher::new();
-        for &example in &self.order {
-            hasher.update(&(example as u64).to_le_bytes());
-        }
-        hasher.finalize().to_hex()[..16].to_string()
+    /// Returns digest and size, as a data set of the mini-sets states them.
+    pub(crate) fn members_in_words(&self) -> String {
+        format!("{} in sets of {}", self.digest, self.size)
+    }
+
+    /// Returns a digest of the membership, which checkpoints and data sets are compared by.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
     }
 }
 
@@ -216,6 +225,10 @@ where
 
     fn unit(&self) -> Option<UnitOfPrivacy> {
         Some(UnitOfPrivacy::MiniSet)
+    }
+
+    fn members(&self) -> Option<String> {
+        Some(self.sets.members_in_words())
     }
 
     fn digest(&self) -> Option<[u8; 32]> {

@@ -486,6 +486,47 @@ fn a_data_set_of_another_unit_than_the_plan_is_refused() {
     assert!(error.contains(user), "{error}");
 }
 
+// Sharp edge: the ledger names the mini-sets of the plan, and other ones are trained on.
+#[test]
+fn another_division_or_selection_than_the_plan_has_is_refused() {
+    let sets = |size, seed| MiniSets::shuffled(UNITS, size, seed).unwrap();
+    let of_sets = |size, seed| sets(size, seed).dataset::<_, usize, _>(records()).unwrap();
+    let owners = || (0..UNITS).map(|example| vec![example / 2]);
+    let owned = |seed| OwnedExamples::shuffled(owners(), 1, seed).unwrap();
+    let of_owned = |seed| owned(seed).dataset(records(), |example: &usize| vec![example / 2]);
+    let finish = |config: PrivacyPlanConfig| {
+        let config = config.with_steps(8).with_noise_multiplier(1.0);
+        config.with_insecure_seed(InsecureSeed(5))
+    };
+    let for_sets = || finish(PrivacyPlanConfig::for_mini_sets(&sets(4, 1), 20.0));
+    let for_owned = || finish(PrivacyPlanConfig::for_owned_examples(&owned(1), 5.0));
+
+    batches_of(for_sets(), of_sets(4, 1)).unwrap();
+    batches_of(for_owned(), of_owned(1).unwrap()).unwrap();
+    let coarse = sets(UNITS, 1).dataset::<_, usize, _>(records()).unwrap();
+    for refused in [
+        batches_of(for_sets(), of_sets(4, 2)).map(drop),
+        batches_of(for_sets(), Box::new(of_sets(4, 2))).map(drop),
+        batches_of(for_sets(), std::sync::Arc::new(of_sets(4, 2))).map(drop),
+        batches_of(for_sets(), of_sets(5, 1)).map(drop),
+        batches_of(for_sets(), coarse).map(drop),
+        batches_of(for_owned(), of_owned(2).unwrap()).map(drop),
+    ] {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("other mini-sets, or another selection"), "{error}");
+    }
+
+    // A loader that was created without the plan.
+    let mut optim = for_sets().init().unwrap().optimizer(SgdConfig::new().init());
+    let loader = PrivateDataLoaderBuilder::new(Items).with_device(device());
+    let mut batches = loader.build(of_sets(4, 2), optim.plan().sampler().unwrap(), 1).unwrap();
+    let batch = batches.next().unwrap().unwrap();
+    let physical = batch.physical_batches(5).unwrap().next().unwrap().unwrap();
+    let update = |model: Net, set: Vec<usize>| UnitUpdate::gradient(&model, model.losses_of(&set));
+    let error = optim.unit_updates(&Net::new(), physical, update).unwrap_err().to_string();
+    assert!(error.contains("other mini-sets, or another selection"), "{error}");
+}
+
 /// Returns what the statement does not cover after one step on these items.
 fn not_covered<I: Send + 'static>(
     config: PrivacyPlanConfig,

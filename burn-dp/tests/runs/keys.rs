@@ -101,6 +101,46 @@ fn a_run_whose_key_was_erased_has_its_model_and_statement_and_no_steps() {
     assert_eq!(fs::read_dir(folder.outside()).unwrap().count(), 0);
 }
 
+// The second file would survive `forget_key`, although the statement says that the key is erased.
+#[test]
+fn a_second_file_for_the_key_of_a_run_is_refused() {
+    for (first, second) in [(Some("secure/key"), None), (None, Some("secure/key"))] {
+        let folder = run_folder();
+        let with = |file: Option<&str>| match file {
+            Some(file) => {
+                Checkpointer::new(folder.path()).with_key_file(folder.outside().join(file))
+            }
+            None => Checkpointer::new(folder.path()),
+        };
+        let (first, second) = (with(first), with(second));
+        let (mut optim, model) = saved(&first);
+        let refuses = |optim: &DpOptimizer| {
+            let error = second.save(&model, optim).unwrap_err().to_string();
+            assert!(error.contains("a second copy in"), "{error}");
+            assert!(!second.key_file().unwrap().exists());
+        };
+        refuses(&optim);
+        first.save(&model, &optim).unwrap();
+        drop(optim);
+        optim = restore(&first).unwrap().0;
+        refuses(&optim);
+        // The same file by another path.
+        let name = first.key_file().unwrap();
+        let other = name.parent().unwrap().join(".").join(name.file_name().unwrap());
+        first.clone().with_key_file(other).save(&model, &optim).unwrap();
+
+        optim.forget_key().unwrap();
+        assert!(!first.key_file().unwrap().exists());
+        assert_eq!(
+            optim.statement(&[1e-3]).unwrap().facts["noise_key"],
+            "erased when the run ended"
+        );
+        // Without a key, none is written anywhere.
+        second.save(&model, &optim).unwrap();
+        assert!(!second.key_file().unwrap().exists());
+    }
+}
+
 #[test]
 fn a_key_is_not_erased_within_a_logical_step() {
     let mut optim = optimizer();
@@ -232,6 +272,9 @@ fn a_folder_without_a_name_needs_a_key_file() {
     assert!(error.contains("with_key_file"), "{error}");
     let file = Checkpointer::new("runs/a").key_file().unwrap();
     assert!(file.is_absolute() && file.ends_with("runs/a.key"));
+    // A relative path would lead elsewhere if the program changes its working directory.
+    let file = Checkpointer::new("runs/a").with_key_file("keys/b").key_file().unwrap();
+    assert!(file.is_absolute() && file.ends_with("keys/b"));
 }
 
 #[test]

@@ -705,12 +705,26 @@ fn the_best_of_several_runs_is_not_stated_as_one() {
         assert!(error.contains(&second) && error.contains("--single-run"), "{error}");
     }
     assert_eq!(upper(&format!("--single-run --ledger {last}")), one);
-    // An earlier run by itself has a number in its name.
-    assert!(upper(&format!("--ledger {first}")) < one);
+    // Neither is one with a number in its name, whichever files of its folder are missing.
+    let error = refusal(&format!("statement --ledger {first}"));
+    assert!(error.contains("is one of 3 runs") && error.contains(&last), "{error}");
+    assert!(upper(&format!("--single-run --ledger {first}")) < one);
     let all = format!("--ledger {last} --ledger {first} --ledger {second}");
     assert!(upper(&all) > 1.3 * one);
     let error = refusal(&format!("statement {all} --group 2"));
     assert!(error.contains("--group needs exactly one --ledger"), "{error}");
+    // The same files by other paths.
+    let [first_again, second_again] = ["./ledger-1.json", "./ledger-2.json"].map(file);
+    upper(&format!("--ledger {last} --ledger {first_again} --ledger {second_again}"));
+    std::fs::remove_file(&first).unwrap();
+    let error = refusal(&format!("statement --ledger {last}"));
+    assert!(error.contains("is one of 2 runs") && error.contains(&second), "{error}");
+    // Other files are not runs of the folder.
+    std::fs::remove_file(&second).unwrap();
+    for name in ["ledger-of-a.json", "old-ledger-1.json", "ledger-1.json.bak"] {
+        std::fs::copy(&last, file(name)).unwrap();
+    }
+    assert_eq!(upper(&format!("--ledger {last}")), one);
 }
 
 #[test]

@@ -87,7 +87,8 @@ pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
         })?;
     progress.finish();
     let not_covered = [
-        "The text of the public users, which measured the model.",
+        "About one in ten users of the file, who count as public: their text measured the model, \
+         and thresholds and figures can follow from it.",
         "A person behind several speaking roles: the guarantee is for one role of one play.",
     ];
     let described = Described {

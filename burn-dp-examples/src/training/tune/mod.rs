@@ -292,14 +292,19 @@ mod tests {
     #[test]
     fn a_search_that_is_interrupted_at_its_end_releases_its_model_when_resumed() {
         let folder = tempfile::tempdir().unwrap();
-        let output = |name: &str| folder.path().join(name);
+        let path = folder.path().join("out");
+        let output = |name: &str| path.join(name);
         // The figures are the last file before the search is removed.
-        std::fs::create_dir(output(RESULT)).unwrap();
-        let error = run(options(folder.path(), SMALL)).unwrap_err().to_string();
+        std::fs::create_dir_all(output(RESULT)).unwrap();
+        let error = run(options(&path, SMALL)).unwrap_err().to_string();
         assert!(error.contains(RESULT), "{error}");
+        // The secrets are next to the output folder.
+        assert!(!output(".search").exists());
+        assert!(folder.path().join("out.search").exists());
         let model = std::fs::read(output(MODEL_FILE)).unwrap();
         std::fs::remove_dir(output(RESULT)).unwrap();
-        run(options(folder.path(), &format!("--resume {SMALL}"))).unwrap();
+        run(options(&path, &format!("--resume {SMALL}"))).unwrap();
+        assert!(!folder.path().join("out.search").exists());
         assert_eq!(std::fs::read(output(MODEL_FILE)).unwrap(), model);
         assert!(output(STATEMENT_TEXT).exists() && !output("ledger-1.json").exists());
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burn_dp::DpError;
+use burn_dp::checkpoint::Checkpointer;
 use burn_dp_accountant::DpEvent;
 use burn_dp_accountant::search::PrivateSearch;
 use serde::{Deserialize, Serialize};
@@ -10,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::TuneOptions;
 use crate::training::{EarlierLedgers, TrainError, files};
 
-/// The folder of the search, removed at its end.
-const FOLDER: &str = ".search";
+/// The extension of the folder of the search, which is next to the output folder and is removed at
+/// the end of the search.
+const EXTENSION: &str = "search";
 const FILE: &str = "search.json";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,19 +38,25 @@ pub(super) struct Search {
 
 impl Search {
     /// Draws the number of runs and the options of each, and stores them before the first run; or
-    /// continues the search in the output folder.
+    /// continues the search of the output folder.
+    ///
+    /// # Privacy
+    ///
+    /// Keys, scores and unreleased models are in a folder of the user alone, next to the output
+    /// folder, which may be published.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] if there is an unfinished search that is not resumed, if
-    /// there is none to resume, or if its options differ.
+    /// there is none to resume, or if its options differ, and [`TrainError::Io`] if the folder of
+    /// the search has other files.
     pub(super) fn open(
         options: &TuneOptions,
         noise_multiplier: f64,
         earlier: &EarlierLedgers,
         candidates: &[Vec<String>],
     ) -> Result<Self, TrainError> {
-        let folder = options.output.join(FOLDER);
+        let folder = folder_of(&options.output)?;
         let path = folder.join(FILE);
         let settings = settings(options, noise_multiplier, earlier)?;
         let found = match std::fs::read(&path) {
@@ -105,7 +113,7 @@ impl Search {
                 let scores = vec![None; runs.len()];
                 let content = Content { options: settings, runs, scores, is_released: false };
                 let search = Self { folder, content };
-                files::make_folder(&search.folder)?;
+                make_private_folder(&search.folder)?;
                 search.store()?;
                 Ok(search)
             }
@@ -165,6 +173,26 @@ impl Search {
     }
 }
 
+/// Returns the folder of a search, next to its output folder.
+fn folder_of(output: &Path) -> Result<PathBuf, TrainError> {
+    Ok(Checkpointer::new(output).key_file()?.with_extension(EXTENSION))
+}
+
+/// Creates a folder that only its owner can read.
+fn make_private_folder(path: &Path) -> Result<(), TrainError> {
+    let io = |source| TrainError::Io { path: path.into(), source };
+    if path.exists() {
+        // A killed process left it without a search; a folder with files of others is kept.
+        files::remove_incomplete(path)?;
+        std::fs::remove_dir(path).map_err(io)?;
+    }
+    #[cfg_attr(not(unix), allow(unused_mut))]
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(io)
+}
+
 fn settings(
     options: &TuneOptions,
     noise_multiplier: f64,
@@ -202,10 +230,11 @@ mod tests {
     #[test]
     fn an_interrupted_search_continues_with_its_draws() {
         let folder = tempfile::tempdir().unwrap();
-        let resume = options(folder.path(), &["--resume"]);
+        let output = folder.path().join("out");
+        let resume = options(&output, &["--resume"]);
         let error = open(&resume, 2.0).err().unwrap().to_string();
         assert!(error.contains("no unfinished search"), "{error}");
-        let new = options(folder.path(), &[]);
+        let new = options(&output, &[]);
         let mut first = open(&new, 2.0).unwrap();
         assert_eq!(first.next().unwrap().0, 0);
         first.finish(0, 0.5).unwrap();
@@ -219,7 +248,7 @@ mod tests {
         let second = open(&resume, 2.0).unwrap();
         assert_eq!(second.content, content);
         second.remove().unwrap();
-        assert!(!folder.path().join(FOLDER).exists());
+        assert!(!folder_of(&output).unwrap().exists());
 
         // An interrupted deletion is completed, whatever comes next.
         let half_deleted = || {
@@ -231,10 +260,37 @@ mod tests {
         half_deleted();
         let error = open(&resume, 2.0).err().unwrap().to_string();
         assert!(error.contains("a search that has ended"), "{error}");
-        assert!(!folder.path().join(FOLDER).exists());
+        assert!(!folder_of(&output).unwrap().exists());
         half_deleted();
         let search = open(&new, 2.0).unwrap();
         assert!(!search.folder(1).exists() && !search.content.is_released);
+    }
+
+    // Sharp edge: the output folder of an interrupted search is published.
+    #[test]
+    fn keys_and_secrets_of_a_search_are_outside_of_the_output_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out.v1");
+        let secret = folder.path().join("out.v1.search");
+        // From a process that was killed while it wrote its first file.
+        files::make_folder(&secret).unwrap();
+        std::fs::write(secret.join(".burn-dp-incomplete-x1"), "{").unwrap();
+        let search = open(&options(&output, &[]), 2.0).unwrap();
+        assert!(!output.exists() && secret.join(FILE).exists());
+        let key = Checkpointer::new(search.folder(3)).key_file().unwrap();
+        assert_eq!(key.parent().unwrap(), secret);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700);
+        }
+        search.remove().unwrap();
+        assert!(!secret.exists());
+        // A folder of others is not the folder of a search, which is deleted at its end.
+        files::make_folder(&secret.join("of others")).unwrap();
+        assert!(open(&options(&output, &[]), 2.0).is_err());
+        assert!(secret.join("of others").exists());
     }
 
     #[test]

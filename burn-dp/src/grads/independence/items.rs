@@ -39,8 +39,9 @@ use crate::random::LayerRandomness;
 ///
 /// # Errors
 ///
-/// Returns [`DpError::NotPerExample`] if an example depends on another one, or if `losses` does not
-/// return one value for each of at least two items. Returns the errors of
+/// Returns [`DpError::NotPerExample`] if an example depends on another one, if `losses` does not
+/// return one value for each of at least two items, or if there is no result, because the values of
+/// fewer than two items are finite. Returns the errors of
 /// [`PrivateBackward::run`](crate::grads::PrivateBackward::run) if it would reject the pass.
 ///
 /// # Example
@@ -107,5 +108,14 @@ pub async fn check_independence_async<M: Module, I: Clone>(
     check_reach(batch, model).await?;
     let mut losses_of = |model: &M, positions: &[usize]| Ok(losses_of(model, positions));
     let backward = PrivateBackward::new();
-    compare_values(model, &backward, items.len(), &mut losses_of).await.map(drop)
+    match compare_values(model, &backward, items.len(), &mut losses_of).await? {
+        true => Ok(()),
+        false => Err(DpError::NotPerExample {
+            reason: "the comparison of the items in different batches had no result: fewer than \
+                     two items have a finite loss, finite gradients and a finite effect of \
+                     rounding; check for overflow, for example in half precision, and test other \
+                     items"
+                .into(),
+        }),
+    }
 }

@@ -23,10 +23,10 @@ pub(crate) struct Admission<'a> {
 
 impl Admission<'_> {
     /// Returns an error unless the units of `part` belong to the next step and are not in its sum,
-    /// and its data set has the unit of the plan and the records of earlier steps.
+    /// and its data set has the units of the plan and the records of earlier steps.
     pub(crate) fn check_part(&self, part: &DrawPart) -> Result<(), DpError> {
         self.check_origin(part.draw())?;
-        self.plan.check_unit(part.records().unit.as_ref())?;
+        self.plan.check_dataset(part.records())?;
         if let (Some(records), Some(digest)) = (self.records, &part.records().digest)
             && !self.plan.source.is_forgotten()
             && self.plan.key().mark_of(digest) != records

@@ -221,6 +221,18 @@ fn mixtures_without_a_gradient_are_accepted_by_gradient_and_refused_by_value() {
     }
 }
 
+#[test]
+fn a_check_in_which_no_items_can_be_compared_is_an_error() {
+    let check = |more: f64| {
+        check_independence(&model(), &items(8), |model, items| {
+            honest(model, &Batches.batch(items, &device())) + more
+        })
+    };
+    check(1.0).unwrap();
+    let error = check(f64::INFINITY).unwrap_err().to_string();
+    assert!(error.contains("had no result"), "{error}");
+}
+
 /// Returns the smallest exponent of a power of ten that, as a weight, lets a mixture be found.
 fn weakest_mixture(mixed: impl Fn(Tensor<1>, f64) -> Tensor<1>) -> i32 {
     let refused = |&power: &i32| {

@@ -54,6 +54,8 @@ fn read(path: &Path, deltas: &[f64]) -> Result<PrivacyStatement, AccountantError
         .map_err(|source| AccountantError::Io { path: path.to_path_buf(), source })?;
     match PrivacyStatement::from_json(&text) {
         Ok(statement) => Ok(statement),
+        // A statement that cannot be read is not a ledger either.
+        Err(error) if text.contains("\"epsilons\"") => Err(error),
         Err(_) => PrivacyStatement::from_ledger(&read_ledger(path)?, deltas),
     }
 }

@@ -1,5 +1,6 @@
 //! `statement`: the privacy statement of a run, or of several runs on the same data.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use burn_dp_accountant::{AccountantError, PrivacyStatement};
@@ -32,10 +33,10 @@ pub(crate) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Output {
     let paths = &arguments.ledger;
+    let ledgers = paths.iter().map(|path| read_ledger(path)).collect::<Result<Vec<_>, _>>()?;
     if !arguments.single_run {
         paths.iter().try_for_each(|path| check_folder(path, paths))?;
     }
-    let ledgers = paths.iter().map(|path| read_ledger(path)).collect::<Result<Vec<_>, _>>()?;
     let units = ledgers.iter().filter_map(|ledger| ledger.header().units()).reduce(f64::max);
     let mut statement = PrivacyStatement::from_runs(&ledgers, &deltas(&arguments.delta, units)?)?;
     if let Some(units) = arguments.group {
@@ -70,25 +71,58 @@ fn deltas(given: &[f64], units: Option<f64>) -> Result<Vec<f64>, AccountantError
     Ok(if usual.is_empty() { vec![largest / 10.0] } else { usual })
 }
 
-/// Returns an error if a run was repeated in the folder of `path`, which keeps the ledgers of
-/// earlier runs as `ledger-1.json`, `ledger-2.json`, and so on, and those are not `given`.
+/// Returns an error if the folder of `path` has ledgers of other runs that are not `given`: the last
+/// run is in `ledger.json`, and earlier ones in `ledger-1.json`, `ledger-2.json`, and so on.
 fn check_folder(path: &Path, given: &[PathBuf]) -> Result<(), AccountantError> {
-    let numbered = (1..=9_999).map(|number| path.with_file_name(format!("ledger-{number}.json")));
-    let kept: Vec<PathBuf> = numbered.take_while(|path| path.exists()).collect();
-    let of_a_run = |name: &str| path.file_name().is_some_and(|found| found == name);
-    if !of_a_run("ledger.json") || kept.iter().all(|path| given.contains(path)) {
+    let name = path.file_name().and_then(OsStr::to_str);
+    if name.and_then(number_of_run).is_none() {
         return Ok(());
     }
-    let all = kept.iter().map(|path| format!(" --ledger {}", path.display())).collect::<String>();
+    let mut runs = runs_beside(path).map_err(|error| {
+        let reason = format!(
+            "is in a folder that cannot be listed ({error}), and could be one of several runs; \
+             make it readable, or give --single-run"
+        );
+        invalid("--ledger", reason)
+    })?;
+    let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+    let given: Vec<PathBuf> = given.iter().map(real).collect();
+    if runs.iter().all(|(_, run)| given.contains(&real(run))) {
+        return Ok(());
+    }
+    runs.sort();
+    let all = runs.iter().map(|(_, run)| format!(" --ledger {}", run.display()));
     Err(invalid(
         "--ledger",
         format!(
             "is one of {} runs in its folder, got {}: the best of several runs must not be \
-             reported as one. Count all of them (--ledger {}{all}), or give --single-run if the \
-             others used other data or nobody saw their results",
-            kept.len() + 1,
+             reported as one. Count all of them ({}), or give --single-run if the others used \
+             other data or nobody saw their results",
+            runs.len(),
             path.display(),
-            path.display(),
+            all.collect::<String>().trim_start(),
         ),
     ))
+}
+
+/// Returns the numbers and paths of the ledgers of runs in the folder of `path`.
+fn runs_beside(path: &Path) -> std::io::Result<Vec<(u64, PathBuf)>> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut runs = Vec::new();
+    for entry in std::fs::read_dir(folder.unwrap_or(Path::new(".")))? {
+        let name = entry?.file_name();
+        if let Some(number) = name.to_str().and_then(number_of_run) {
+            runs.push((number, path.with_file_name(name)));
+        }
+    }
+    Ok(runs)
+}
+
+/// Returns the number of the run that a file in a folder of runs belongs to, 0 for the last one; or
+/// `None` if the file is not the ledger of a run.
+fn number_of_run(name: &str) -> Option<u64> {
+    match name.strip_prefix("ledger")?.strip_suffix(".json")? {
+        "" => Some(0),
+        number => number.strip_prefix('-')?.parse().ok(),
+    }
 }
