@@ -1,7 +1,7 @@
 //! Checkpoints of an interrupted private run, and its resumption.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
@@ -12,6 +12,7 @@ use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::checksum::checksum;
 use super::{TrainError, files};
 
 /// Folder in the output folder. The run's files in it are deleted when the run has ended. The key
@@ -85,11 +86,9 @@ impl Checkpoints {
         Ok(Checkpointer::new(output.join(FOLDER)).with_key_file(key))
     }
 
-    /// Refuses to resume the run on other private data.
+    /// Returns checkpoints that are resumed on the same private data only.
     pub fn with_data(mut self, data: &(impl Hash + ?Sized)) -> Self {
-        let mut checksum = Checksum(blake3::Hasher::new());
-        data.hash(&mut checksum);
-        self.settings.insert(CHECKSUM.into(), checksum.0.finalize().to_string());
+        self.settings.insert(CHECKSUM.into(), checksum(data));
         self
     }
 
@@ -315,20 +314,6 @@ impl Checkpoints {
         // Fails if the folder has other files.
         let _ = std::fs::remove_dir(&self.folder);
         Ok(())
-    }
-}
-
-/// The checksum of what is hashed.
-struct Checksum(blake3::Hasher);
-
-impl Hasher for Checksum {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    /// Not used: it has fewer bits than the checksum.
-    fn finish(&self) -> u64 {
-        0
     }
 }
 

@@ -9,6 +9,7 @@ pub mod batch_clipping;
 mod budget;
 mod checkpoints;
 pub mod checks;
+mod checksum;
 mod compared;
 mod device;
 mod earlier;

@@ -1,3 +1,7 @@
+//! The private optimizer.
+//!
+//! Length: one method for each call of a program, most of which only pass it to the engine.
+
 use std::sync::Once;
 
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;

@@ -79,8 +79,8 @@ pub(crate) fn write(
 
 /// Returns the manifest of the workspace with a version of its own.
 ///
-/// Cargo tells two copies of a workspace apart by the names and versions of their crates only. With
-/// the same version, the next build of the sources in the same folder for build results would take
+/// For Cargo, crates of two copies of a workspace differ in name and version only. With the same
+/// version, the next build of the sources in the same folder for build results would take
 /// the crates of the copy, whose guards can be removed, as up to date.
 fn own_version(manifest: &str) -> String {
     let own = |line: &str| match line.strip_prefix("version = \"").and_then(|l| l.strip_suffix('"'))
