@@ -61,8 +61,8 @@ impl AuditScores {
     ///
     /// # Errors
     ///
-    /// Returns [`AccountantError::Format`] if the text is not such JSON or has a repeated field, and
-    /// the errors of [`new`](Self::new).
+    /// Returns [`AccountantError::Format`] if the text is not such JSON or has a repeated field,
+    /// and the errors of [`new`](Self::new).
     pub fn from_json(text: &str) -> Result<Self, AccountantError> {
         let Unrepeated(value) = serde_json::from_str(text).map_err(|source| {
             let token = token_at(text, source.line(), source.column());

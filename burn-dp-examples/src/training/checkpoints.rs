@@ -12,7 +12,7 @@ use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::checksum::checksum;
+use super::checksum::{checksum, settings_key};
 use super::{TrainError, files};
 
 /// Folder in the output folder. The run's files in it are deleted when the run has ended. The key
@@ -250,21 +250,19 @@ impl Checkpoints {
         files::make_folder(&self.folder)?;
         files::remove_incomplete(&self.folder)?;
         self.saved()?;
-        self.write_settings()?;
-        match self.checkpointer.latest()? {
-            // The run is resumed from it.
-            Some(_) => Ok(()),
-            None => self.save(model, optim),
-        }?;
-        // Now there is a key.
-        if self.settings.keys().any(|name| is_private(name)) {
-            self.write_settings()?;
+        // The run is resumed from its checkpoint, if there is one. Without, a key that is there is
+        // the one of an earlier run, and the first checkpoint replaces it.
+        if self.checkpointer.latest()?.is_none() {
+            let mut settings = self.settings.clone();
+            settings.retain(|name, _| !is_private(name));
+            self.write_settings(settings)?;
+            self.save(model, optim)?;
         }
-        Ok(())
+        self.write_settings(self.publishable()?)
     }
 
-    fn write_settings(&self) -> Result<(), TrainError> {
-        let saved = Saved { program: PROGRAM.into(), settings: self.publishable()? };
+    fn write_settings(&self, settings: BTreeMap<String, String>) -> Result<(), TrainError> {
+        let saved = Saved { program: PROGRAM.into(), settings };
         files::write_json(&self.settings_file(), &saved)
     }
 
@@ -273,12 +271,7 @@ impl Checkpoints {
     /// is no key.
     fn publishable(&self) -> Result<BTreeMap<String, String>, TrainError> {
         let mut settings = self.settings.clone();
-        let path = self.checkpointer.key_file()?;
-        let key = match std::fs::read(&path) {
-            Ok(key) => Some(blake3::derive_key("burn-dp 2026 settings of a run", &key)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(source) => return Err(TrainError::Io { path, source }),
-        };
+        let key = settings_key(self.checkpointer.key_file()?)?;
         match key {
             None => settings.retain(|name, _| !is_private(name)),
             Some(key) => {
@@ -530,8 +523,15 @@ mod tests {
         let error = of(3_141_592_654).compare_settings().unwrap_err().to_string();
         assert!(error.contains(CHECKSUM) && error.contains("give the former value"), "{error}");
         assert!(!error.contains("314159"), "{error}");
-        // A finished run has no key, and repeats nothing.
-        std::fs::remove_file(folder.path().join("out.key")).unwrap();
+        // A finished run has no key, or was killed while it erased it, and repeats nothing.
+        let key = folder.path().join("out.key");
+        let mut bytes = std::fs::read(&key).unwrap();
+        for erased in [10, bytes.len()] {
+            bytes[..erased].fill(0);
+            std::fs::write(&key, &bytes).unwrap();
+            of(3_141_592_654).compare_settings().unwrap();
+        }
+        std::fs::remove_file(&key).unwrap();
         of(3_141_592_654).compare_settings().unwrap();
     }
 
@@ -545,6 +545,20 @@ mod tests {
             let error = of(other).compare_settings().unwrap_err().to_string();
             assert!(error.contains("the same records in the same order"), "{error}");
         }
+    }
+
+    // A process that is killed here leaves settings that its own key did not hash.
+    #[test]
+    fn before_the_first_checkpoint_nothing_is_stored_under_the_key_of_an_earlier_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = checkpoints(&folder.path().join("out"), "").with_data(&[1u8, 2, 3]);
+        std::fs::write(folder.path().join("out.key"), "a key\n").unwrap();
+        let (model, optim) = new_run();
+        // The run has its log in another folder, so that its first checkpoint fails.
+        let optim = optim.with_release_log(folder.path().join("elsewhere.log")).unwrap();
+        checkpoints.begin(&model, &optim).unwrap_err();
+        let stored = std::fs::read_to_string(checkpoints.settings_file()).unwrap();
+        assert!(stored.contains("--lr") && !stored.contains(CHECKSUM), "{stored}");
     }
 
     #[test]

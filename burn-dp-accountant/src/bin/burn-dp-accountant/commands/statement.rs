@@ -71,8 +71,8 @@ fn deltas(given: &[f64], units: Option<f64>) -> Result<Vec<f64>, AccountantError
     Ok(if usual.is_empty() { vec![largest / 10.0] } else { usual })
 }
 
-/// Returns an error if the folder of `path` has ledgers of other runs that are not `given`: the last
-/// run is in `ledger.json`, and earlier ones in `ledger-1.json`, `ledger-2.json`, and so on.
+/// Returns an error if the folder of `path` has ledgers of other runs that are not `given`: the
+/// last run is in `ledger.json`, and earlier ones in `ledger-1.json`, `ledger-2.json`, and so on.
 fn check_folder(path: &Path, given: &[PathBuf]) -> Result<(), AccountantError> {
     let name = path.file_name().and_then(OsStr::to_str);
     if name.and_then(number_of_run).is_none() {
