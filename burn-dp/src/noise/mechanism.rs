@@ -458,6 +458,12 @@ mod tests {
                 assert!(factor > 1.0 && factor <= 1.0 + 2.0 * z * 1e-12 * 1e4);
             }
         }
+        // Correlated noise multiplies the overhead.
+        for gain in [0.25, 4.0, 100.0] {
+            let factor = GaussianMechanism::snapping_factor_with(gain, 8.0, 1_000_000).unwrap();
+            let expected = 8e3 * gain * Grid::FINENESS;
+            assert!(((1.0 - 1.0 / factor) / expected - 1.0).abs() < 1e-5, "{gain}: {factor}");
+        }
         let error = GaussianMechanism::snapping_factor(1e9, 1_000_000).unwrap_err().to_string();
         assert!(error.contains("at most 5.5e8") && error.contains("got 1e9"), "{error}");
         assert!(GaussianMechanism::snapping_factor(f64::NAN, 1).is_err());

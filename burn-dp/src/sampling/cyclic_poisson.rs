@@ -132,6 +132,7 @@ mod tests {
     fn every_pattern_of_a_part_has_its_probability_with_error_rate_1e_6() {
         let units = 40_000;
         let sampler = seeded(units, 0.1 * units as f64, 3);
+        assert!((sampler.sampling_probability() - 0.1).abs() < 1e-12);
         let mut patterns = vec![0_usize; units];
         for step in 0..6 {
             for &unit in sampler.draw(step).unwrap().private_indices() {

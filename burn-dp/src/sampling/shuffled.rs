@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn an_epoch_has_every_unit_exactly_once_in_an_order_of_its_own() {
         let sampler = seeded(103, 10);
-        assert_eq!(sampler.steps_per_epoch(), 11);
+        assert_eq!((sampler.steps_per_epoch(), sampler.sampling_probability()), (11, 1.0 / 11.0));
         let epoch = |number: u64| -> Vec<Vec<usize>> {
             (11 * number..11 * (number + 1))
                 .map(|step| sampler.draw(step).unwrap().private_indices().to_vec())

@@ -218,6 +218,16 @@ mod tests {
     }
 
     #[test]
+    fn a_weight_is_fixed_if_its_variance_is_at_most_the_one_of_the_noise() {
+        // Five steps, a factor of 1.5 and noise of variance 2 a step: 1.5² · 10 · 4/5 = 18.
+        let mut weights = Weights::new(2);
+        weights.noise = 10.0;
+        weights.squares = vec![17.9, 18.1];
+        weights.end_window(5, 1.5);
+        assert_eq!(weights.fixed, [Some(0.0), None]);
+    }
+
+    #[test]
     fn without_noise_only_constant_weights_are_fixed() {
         let mut sparsifier = Sparsifier::new(2, 1.0).unwrap();
         for step in 0..2u8 {

@@ -203,6 +203,16 @@ fn an_average_survives_its_record_and_damage_is_refused() {
     let (mut average, _) = after(WeightAverage::new(DECAY).unwrap().with_bias_correction(), 3);
     let double = Tensor::from_data(TensorData::from([0.1f64, -7.0]), (&device(), DType::F64));
     average.averages.insert("double".into(), Average { steps: 2, values: double.inner() });
+    for wrong in
+        [(0, Tensor::<1>::zeros([2], &device())), (2, Tensor::zeros([2], (&device(), DType::F16)))]
+    {
+        let mut damaged = average.clone();
+        damaged
+            .averages
+            .insert("wrong".into(), Average { steps: wrong.0, values: wrong.1.inner() });
+        let error = WeightAverage::from_bytes(&damaged.to_bytes().unwrap()).unwrap_err();
+        assert!(error.to_string().contains("values of wrong are not an average"), "{error}");
+    }
     let bytes = average.to_bytes().unwrap();
     let found = WeightAverage::from_bytes(&bytes).unwrap();
     assert_eq!(found.to_bytes().unwrap(), bytes);
