@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../burn-dp/tests/support/ended.rs"]
+mod ended;
+
 use std::path::Path;
-use std::process::{Command, ExitStatus, Output};
+use std::process::{Command, Output};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
@@ -13,6 +16,8 @@ use burn_dp_accountant::{
 use burn_dp_examples::models::MlpConfig;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use self::ended::aborted;
 
 fn program(folder: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_train"));
@@ -556,19 +561,6 @@ fn the_accuracy_of_a_private_run_is_neither_too_low_nor_too_good() {
     assert!((0.17..0.40).contains(&private), "accuracy {private}");
     let noiseless = accuracy("--noise-multiplier 0.001");
     assert!(noiseless > 0.6, "accuracy {noiseless}: the band would not notice missing noise");
-}
-
-/// Returns whether a process ended itself with `abort`.
-#[cfg(unix)]
-fn aborted(status: ExitStatus) -> bool {
-    std::os::unix::process::ExitStatusExt::signal(&status) == Some(6)
-}
-
-/// Returns whether a process ended itself with `abort`.
-#[cfg(windows)]
-fn aborted(status: ExitStatus) -> bool {
-    // STATUS_STACK_BUFFER_OVERRUN, the code of every fail-fast exception.
-    status.code() == Some(0xC000_0409_u32.cast_signed())
 }
 
 /// Runs the program, which aborts within its checkpoint after `step` steps.
