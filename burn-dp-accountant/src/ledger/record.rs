@@ -482,6 +482,8 @@ impl PrivacyLedger {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::Simulation;
+    use crate::correlated_noise::{Participation, Strategy};
     use crate::ledger::UnitOfPrivacy;
     use crate::relation::NeighboringRelation;
 
@@ -605,6 +607,20 @@ mod tests {
     }
 
     #[test]
+    fn a_simulation_that_has_nothing_to_simulate_allows_no_further_step() {
+        let header = ledger().header().clone().with_simulation(Simulation::new(1));
+        let (certified, simulated) = (ledger(), PrivacyLedger::new(header));
+        let every = Participation::FixedOrder { period: 1 };
+        let run = DpEvent::correlated_gaussian(5.0, &Strategy::identity(20).unwrap(), every);
+        let budget = Budget::new(3.0, 1e-5).unwrap();
+        for event in [run, DpEvent::gaussian(5.0)] {
+            let steps = certified.max_steps_within(&event, budget).unwrap();
+            assert!((2..20).contains(&steps), "{event}: {steps}");
+            assert_eq!(simulated.max_steps_within(&event, budget).unwrap(), steps, "{event}");
+        }
+    }
+
+    #[test]
     fn resumed_ledger_continues_the_saved_ledger() {
         let mut earlier = ledger();
         earlier.record_many(&DpEvent::gaussian(2.0), 3).unwrap();
@@ -613,6 +629,18 @@ mod tests {
         later.record(&DpEvent::gaussian(3.0)).unwrap();
         assert!(later.continues(&earlier) && later.continues(&ledger()));
         assert!(!earlier.continues(&later));
+        // Nothing else that decides epsilon may change.
+        let header = ledger().header().clone();
+        for other in [
+            LedgerHeader::new(UnitOfPrivacy::User, header.relation),
+            LedgerHeader::new(header.unit.clone(), NeighboringRelation::ReplaceOne),
+            header.clone().with_simulation(Simulation::new(1)),
+        ] {
+            let mut other = PrivacyLedger::new(other);
+            assert!(!other.continues(&ledger()));
+            other.record_many(&DpEvent::gaussian(2.0), 3).unwrap();
+            assert!(!other.continues(&earlier), "{:?}", other.header());
+        }
     }
 
     #[test]

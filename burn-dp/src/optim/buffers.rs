@@ -217,3 +217,45 @@ fn compare<K: Basic>(before: &Tensor<1, K>, now: &Tensor<1, K>) -> Differs {
     let before = before.clone().to_device(&now.device());
     Differs::OnDevice(Box::new(before.not_equal(now.clone()).any()))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::nn::{Linear, LinearConfig};
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::device_read::wait;
+
+    /// A layer that is not trained, whose values are in memory of their own.
+    fn layer(values: [f32; 2]) -> Linear {
+        let device = Device::flex().autodiff();
+        let mut layer = LinearConfig::new(1, 2).with_bias(false).init(&device);
+        layer.weight = layer.weight.map(|_| Tensor::from_data([values], &device));
+        layer.no_grad()
+    }
+
+    #[test]
+    fn values_in_other_memory_are_compared_bit_by_bit() {
+        let mut begun = BufferCheck::default();
+        wait(begun.begin(&layer([1.0, f32::NAN]))).unwrap();
+        for (values, is_equal) in
+            [([1.0, f32::NAN], true), ([2.0, f32::NAN], false), ([1.0, 0.0], false)]
+        {
+            let (mut check, now) = (begun.clone(), layer(values));
+            for found in [
+                wait(check.verify(&now, Extent::Step)),
+                wait(check.verify(&now, Extent::Whole)),
+                wait(check.end_of_step(&now, Extent::Step)),
+            ] {
+                assert_eq!(found.is_ok(), is_equal, "{values:?}");
+                if let Err(error) = found {
+                    assert!(error.to_string().starts_with("`weight`"), "{error}");
+                }
+            }
+            // New values that were accepted.
+            wait(check.renew(&now)).unwrap();
+            wait(check.verify(&layer(values), Extent::Step)).unwrap();
+        }
+    }
+}

@@ -240,3 +240,82 @@ impl std::fmt::Display for CorrelatedPlan {
         write!(f, "{}, {}", self.strategy, self.participation)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::clipping::QuantileClipping;
+    use crate::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
+
+    fn plan(scheme: SamplingScheme) -> PrivacyPlanConfig {
+        let config = PrivacyPlanConfig::new(1000, 10.0).with_steps(300);
+        config.with_noise_multiplier(10.0).with_sampling(scheme)
+    }
+
+    // A rounding in the other direction would record more noise than there is.
+    #[test]
+    fn the_multiplier_of_several_releases_is_rounded_down() {
+        let is_just_below = |found: f64, exact: f64| found < exact && found > exact * (1.0 - 1e-12);
+        assert_eq!(over(3.0, 1), 3.0);
+        assert!(is_just_below(over(3.0, 2), 1.5));
+        let exact = effective_noise_multiplier(&[(1.0, 2.0), (1.0, 3.0)]).unwrap();
+        let joint = DpEvent::JointGaussian { noise_multipliers: vec![2.0, 3.0] };
+        assert!(is_just_below(one_multiplier(&joint).unwrap(), exact));
+    }
+
+    #[test]
+    fn the_event_of_a_run_has_the_participation_of_its_sampler() {
+        for (scheme, expected) in [
+            (
+                SamplingScheme::CyclicPoisson { parts: 4 },
+                Participation::CyclicPoisson { parts: 4, sampling_probability: 0.04 },
+            ),
+            (SamplingScheme::BallsInBins { bins: 100 }, Participation::BallsInBins { bins: 100 }),
+            (
+                SamplingScheme::RandomAllocation { bins: 100 },
+                Participation::RandomAllocation { bins: 100 },
+            ),
+            (SamplingScheme::ShuffledOnce, Participation::FixedOrder { period: 100 }),
+        ] {
+            let event = plan(scheme).init().unwrap().event();
+            let DpEvent::CorrelatedGaussian { participation, .. } = event else {
+                panic!("{scheme:?}: {event}");
+            };
+            assert_eq!(participation, expected, "{scheme:?}");
+        }
+        let separated = plan(SamplingScheme::MinSeparation { separation: 50 }).init().unwrap();
+        let event = separated.event();
+        let DpEvent::CorrelatedGaussian { participation, .. } = event else { panic!("{event}") };
+        let is_separated =
+            matches!(participation, Participation::MinSeparation { separation: 50, .. });
+        assert!(is_separated, "{participation}");
+    }
+
+    #[test]
+    fn a_small_diagonal_is_refused_for_counts_alone() {
+        let strategy = Strategy::banded_toeplitz(300, &[0.9, 0.5]).unwrap();
+        let config = plan(SamplingScheme::ShuffledOnce).with_correlated_noise(strategy);
+        assert!(config.clone().init().is_ok());
+        let counts = config.with_clipping(QuantileClipping::new(0.5).unwrap());
+        let error = counts.init().unwrap_err().to_string();
+        assert!(error.contains("diagonal is at least 1"), "{error}");
+    }
+
+    #[test]
+    fn the_fingerprint_has_the_exact_strategy() {
+        let shuffled = || plan(SamplingScheme::ShuffledOnce);
+        let name = |plan: &PrivacyPlan| plan.fingerprint()["correlated_noise"].clone();
+        let independent = shuffled().init().unwrap();
+        assert!(independent.correlated_noise().is_none());
+        assert_eq!(name(&independent), "none");
+        let banded = |second: f64| {
+            let strategy = Strategy::banded_toeplitz(300, &[1.0, second]).unwrap();
+            let plan = shuffled().with_correlated_noise(strategy).init().unwrap();
+            assert!(plan.correlated_noise().is_some());
+            name(&plan)
+        };
+        assert_eq!(banded(0.5), banded(0.5));
+        assert_ne!(banded(0.5), banded(0.5f64.next_up()));
+    }
+}

@@ -197,3 +197,36 @@ impl FederatedTraining {
 }
 
 opaque_debug!(FederatedTraining, |this| optim: this.optim, update: this.update);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::data::dataset::InMemDataset;
+    use burn::nn::{Linear, LinearConfig};
+    use burn::optim::SgdConfig;
+    use burn::tensor::Device;
+    use burn_dp_accountant::UnitOfPrivacy;
+
+    use super::*;
+    use crate::PublicSource;
+    use crate::optim::PrivacyPlanConfig;
+    use crate::updates::federated::FedSgdConfig;
+
+    #[test]
+    fn public_data_is_named_and_no_round_follows_the_erased_key() {
+        let plan = PrivacyPlanConfig::new(4, 2.0).with_steps(2).with_noise_multiplier(1.0);
+        let plan = plan.with_unit(UnitOfPrivacy::User).init().unwrap();
+        let update = FedSgdConfig::new(1).init().unwrap();
+        let mut training =
+            FederatedTraining::new(plan.optimizer(SgdConfig::new().init()), update).unwrap();
+        training.name_public_data(&PublicSource::published("letters").data(vec![0]).unwrap());
+        training.forget_key().unwrap();
+        let facts = training.optimizer().statement(&[1e-3]).unwrap().facts;
+        assert!(facts["public_data"].contains("letters"), "{facts:?}");
+        let model = LinearConfig::new(1, 1).init(&Device::flex().autodiff());
+        let users = InMemDataset::new(vec![vec![0usize]; 4]);
+        let losses = |_: &Linear, _: Vec<usize>| Err(DpError::state("no user is drawn"));
+        let error = training.round(0.1, model, &users, losses).unwrap_err().to_string();
+        assert!(error.contains("the key of the run was erased"), "{error}");
+    }
+}

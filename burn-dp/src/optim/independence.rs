@@ -439,6 +439,23 @@ mod tests {
         tests.end_of_step(4);
         discarded(&mut tests, 5);
         assert_eq!(tests.found(), Independence::ByGradient { step: 0 });
+        // Until it is tested.
+        assert!(tests.begin_values(6, other));
+        tests.compared(6, other, true);
+        assert_eq!(tests.found(), Independence::ByValue { step: 0 });
+    }
+
+    #[test]
+    fn a_schedule_is_kept_and_only_never_drops_a_probe() {
+        let source = NoiseSource::from_os().unwrap();
+        let mut tests = IndependenceTests::default();
+        let probe = tests.take_probe(&source, 0);
+        tests.give_back(probe);
+        tests.set_schedule(IndependenceCheck::Every(3));
+        assert!(tests.probe.is_some());
+        assert_eq!(tests.renewed().schedule, IndependenceCheck::Every(3));
+        tests.set_schedule(IndependenceCheck::Never);
+        assert!(tests.probe.is_none() && tests.take_probe(&source, 0).is_none());
     }
 
     #[test]

@@ -354,6 +354,7 @@ mod tests {
                 (config.init().unwrap(), PrivacyPlanConfig::load(&path).unwrap().init().unwrap());
             assert_eq!(loaded.fingerprint(), plan.fingerprint());
             assert_eq!(loaded.planned, plan.planned);
+            assert!(!plan.is_secure());
             let draw = |plan: &PrivacyPlan| plan.sampler().unwrap().draw(1).unwrap();
             assert!(draw(&loaded) == draw(&plan));
         }
@@ -455,6 +456,13 @@ mod tests {
     #[test]
     fn impossible_configurations_are_refused_by_name() {
         let noisy = || config().with_noise_multiplier(1.0);
+        let of_fixed_size = |batch: f64| {
+            let config = PrivacyPlanConfig::new(10, batch).with_steps(1).with_noise_multiplier(1.0);
+            config.with_sampling(SamplingScheme::FixedSize)
+        };
+        let epochs = |number: f64| {
+            PrivacyPlanConfig::new(10, 5.0).with_noise_multiplier(1.0).with_epochs(number)
+        };
         for (config, name) in [
             (
                 PrivacyPlanConfig::new(0, 1.0).with_steps(1).with_noise_multiplier(1.0),
@@ -462,13 +470,13 @@ mod tests {
             ),
             (PrivacyPlanConfig::new(10, 11.0).with_steps(1).with_noise_multiplier(1.0), "batch"),
             (PrivacyPlanConfig::new(10, 0.0).with_steps(1).with_noise_multiplier(1.0), "batch"),
-            (
-                PrivacyPlanConfig::new(10, 2.5)
-                    .with_steps(1)
-                    .with_noise_multiplier(1.0)
-                    .with_sampling(SamplingScheme::FixedSize),
-                "whole number",
-            ),
+            (of_fixed_size(11.0), "expected_batch_size must be positive and at most"),
+            (of_fixed_size(0.0), "expected_batch_size must be positive and at most"),
+            (epochs(0.0), "epochs must be positive and finite"),
+            (epochs(-1.0), "epochs must be positive and finite"),
+            (epochs(f64::NAN), "epochs must be positive and finite"),
+            (epochs(f64::INFINITY), "epochs must be positive and finite"),
+            (of_fixed_size(2.5), "whole number"),
             (config().with_noise_multiplier(0.0), "noise_multiplier must be positive"),
             (config().with_noise_multiplier(f64::NAN), "noise_multiplier must be positive"),
             (config(), "budget"),
@@ -481,6 +489,35 @@ mod tests {
         ] {
             let error = refused(config);
             assert!(error.contains(name), "{error} does not mention {name}");
+        }
+        // The largest noise is that over the expected batch size, 100.
+        assert!(config().with_noise_multiplier(5e16).init().is_ok());
+        assert!(config().with_noise_multiplier(2e17).init().is_err());
+    }
+
+    #[test]
+    fn a_calibrated_noise_multiplier_is_rounded_up() {
+        use crate::schedule::Schedule;
+        let budget = Budget::new(2.0, 1e-5).unwrap();
+        let step = |sigma| DpEvent::dp_sgd_step(0.01, sigma);
+        let whole = |sigma: f64| DpEvent::Composed {
+            events: vec![
+                DpEvent::self_composed(step(sigma), 250),
+                DpEvent::self_composed(step(sigma * 2.0), 250),
+            ],
+        };
+        let schedule = Schedule::steps([(250, 2.0)]).unwrap();
+        let calibration =
+            Calibration::new(budget).with_relation(NeighboringRelation::AddOrRemoveOne);
+        let calibrated = |steps, event: &dyn Fn(f64) -> DpEvent| {
+            calibration.noise_multiplier_after([], steps, event).unwrap()
+        };
+        for (config, exact) in [
+            (config(), calibrated(500, &step)),
+            (config().with_noise_schedule(schedule), calibrated(1, &whole)),
+        ] {
+            let found = config.with_budget(budget).init().unwrap().noise_multiplier();
+            assert!(found > exact && found < exact * (1.0 + 1e-11), "{found} {exact}");
         }
     }
 
@@ -504,6 +541,8 @@ mod tests {
         assert_eq!(fixed.unit, UnitOfPrivacy::Example);
         assert_eq!(fixed.relation(), NeighboringRelation::ReplaceOne);
         assert_eq!((fixed.dataset_size(), fixed.expected_batch_size()), (100, 5.0));
+        assert_eq!(fixed.sampling(), SamplingScheme::FixedSize);
+        assert_eq!(fixed.mini_sets().map(MiniSets::size), Some(10));
         let poisson = plan(&sets, SamplingScheme::Poisson).init().unwrap();
         assert_eq!(poisson.unit, UnitOfPrivacy::MiniSet);
         let not_covered = poisson.new_ledger().header().not_covered.join(" ");
@@ -543,7 +582,7 @@ mod tests {
         use crate::schedule::Schedule;
         let plan = config()
             .with_budget(Budget::new(2.0, 1e-5).unwrap())
-            .with_noise_schedule(Schedule::steps([(3, 2.0)]).unwrap())
+            .with_noise_schedule(Schedule::steps([(3, 2.0), (5, 3.0)]).unwrap())
             .init()
             .unwrap();
         let event = |step| {
@@ -563,6 +602,12 @@ mod tests {
         assert!(!plan.is_certified(1, &event(1), &other));
         other.record(&event(4)).unwrap();
         assert!(!plan.is_certified(4, &event(4), &other));
+        // Another number of the same events.
+        let mut fewer = plan.new_ledger();
+        fewer.record_many(&event(0), 2).unwrap();
+        assert!(plan.is_prefix(&fewer));
+        fewer.record(&event(3)).unwrap();
+        assert!(!plan.is_prefix(&fewer));
         // Without a schedule the ledger computes how many steps fit.
         let plan = config().with_budget(Budget::new(2.0, 1e-5).unwrap()).init().unwrap();
         assert!(!plan.is_certified(0, &event(0), &plan.new_ledger()));

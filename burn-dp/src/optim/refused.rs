@@ -78,3 +78,17 @@ impl<M> From<Box<RefusedStep<M>>> for DpError {
         refused.error
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn the_error_of_the_step_is_the_source() {
+        let refused = RefusedStep::new((), DpError::state("no step"));
+        let source = refused.source().map(ToString::to_string);
+        assert_eq!(source, Some(refused.error().to_string()));
+    }
+}

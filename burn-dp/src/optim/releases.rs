@@ -249,4 +249,33 @@ mod tests {
         assert_eq!(events.first(6), events.all());
         assert_eq!(events.all().len(), 3);
     }
+    /// Keeps the events that it receives.
+    struct Stored(Arc<Mutex<Vec<Option<DpEvent>>>>);
+
+    impl ReleaseSink for Stored {
+        fn append<'a>(&'a mut self, _: u64, _: Mark, event: Option<&'a DpEvent>) -> Appended<'a> {
+            self.0.lock().unwrap().push(event.cloned());
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn path(&self) -> &Path {
+            Path::new("releases.log")
+        }
+
+        fn lock(&self) -> Lock {
+            Lock::Held
+        }
+    }
+
+    #[test]
+    fn every_event_that_differs_from_the_one_before_is_stored() {
+        let stored = Arc::default();
+        let mut releases = Releases::new(7);
+        releases.attach(Stored(Arc::clone(&stored)));
+        for (step, sigma) in (0..).zip([1.0, 1.0, 2.0, 2.0, 1.0]) {
+            assert!(wait(releases.record(step, &event(sigma), Mark([step as u8; 16]))).unwrap());
+        }
+        let (first, second) = (Some(event(1.0)), Some(event(2.0)));
+        assert_eq!(*stored.lock().unwrap(), [first.clone(), None, second, None, first]);
+    }
 }

@@ -234,7 +234,17 @@ fn a_record_is_not_loaded_into_a_run_that_has_begun() {
     let model = Net::new();
     let draw = within.plan().sampler().unwrap().draw(0).unwrap();
     within.backward(&model, &draw, |model, units| model.losses_of(&units)).unwrap();
-    assert!(within.load_record(record).is_err());
+    assert!(within.load_record(record.clone()).is_err());
+    // Before its first step, with releases that were lost.
+    let folder = crate::fixtures::run_folder();
+    let (mut optim, model) = run(folder.path(), 0);
+    let beginning = optim.to_record().unwrap();
+    train_on(&mut optim, model, 1, 7);
+    drop(optim);
+    let resumed = optimizer().load_record(beginning).unwrap();
+    assert_eq!((resumed.next_step(), resumed.releases()), (0, 1));
+    let error = resumed.load_record(record).unwrap_err().to_string();
+    assert!(error.contains("began a run with 1 releases"), "{error}");
 }
 
 #[test]

@@ -339,6 +339,8 @@ mod tests {
     use super::*;
     use crate::optim::{PrivacyPlanConfig, SamplingScheme};
     use crate::random::Purpose;
+    #[cfg(feature = "train")]
+    use crate::updates::federated::FedSgdConfig;
 
     // Sharp edge: the noise that follows from the key is erased with it.
     #[test]
@@ -357,5 +359,29 @@ mod tests {
         engine.forget_key();
         assert!(engine.plan.source.is_forgotten());
         assert!(engine.next_noise.is_none() && engine.correlated.is_none());
+    }
+    #[test]
+    fn a_second_sparsifier_or_average_is_refused() {
+        let config = PrivacyPlanConfig::new(100, 10.0).with_steps(9).with_noise_multiplier(1.0);
+        let mut engine = PrivacyEngine::new(config.init().unwrap());
+        for is_first in [true, false] {
+            assert_eq!(engine.set_average(WeightAverage::new(0.9).unwrap()).is_ok(), is_first);
+            assert_eq!(engine.set_sparsifier(Sparsifier::new(2, 1.0).unwrap()).is_ok(), is_first);
+        }
+    }
+
+    #[cfg(feature = "train")]
+    #[test]
+    fn updates_of_users_that_were_replaced_are_not_in_the_statement() {
+        let config = PrivacyPlanConfig::new(100, 10.0).with_steps(9).with_noise_multiplier(1.0);
+        let plan = config.with_unit(UnitOfPrivacy::User).init().unwrap();
+        let mut engine = PrivacyEngine::new(plan);
+        let is_stated = |engine: &PrivacyEngine| {
+            engine.described_ledger().header().facts.contains_key("user_update")
+        };
+        engine.begin_user_updates(&FedSgdConfig::new(5).init().unwrap()).unwrap();
+        assert!(is_stated(&engine));
+        engine.end_user_updates();
+        assert!(!is_stated(&engine));
     }
 }

@@ -338,3 +338,17 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).ok();
     (0..digits.len()).step_by(2).map(byte).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_key_is_not_read() {
+        let key = [0, 9, 171, 255];
+        assert_eq!(from_hex(&to_hex(&key)), Some(key.to_vec()));
+        for damaged in ["abc", "0g", "aéb", "é"] {
+            assert_eq!(from_hex(damaged), None, "{damaged}");
+        }
+    }
+}

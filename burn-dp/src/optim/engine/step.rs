@@ -180,3 +180,24 @@ fn check_learning_rate<M: Module>(model: &M, lr: &ModuleLearningRate) -> Result<
     });
     unusable.map_or(Ok(()), |reason| Err(DpError::invalid("lr", reason)))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::nn::LinearConfig;
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::clipping::{Clipping, QuantileClipping};
+
+    #[test]
+    fn counts_and_trained_values_are_released() {
+        let model = LinearConfig::new(3, 4).init(&Device::flex().autodiff());
+        assert_eq!(trained_lengths(&model), [12, 4]);
+        assert_eq!(released_values(&model, &Thresholds::whole(1.0).unwrap()), 16);
+        let adaptive = QuantileClipping::new(0.5).unwrap().thresholds(0).unwrap();
+        let counts = adaptive.counts().len() as u64;
+        assert!(counts > 0);
+        assert_eq!(released_values(&model, &adaptive), 16 + counts);
+    }
+}

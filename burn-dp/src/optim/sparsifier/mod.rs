@@ -175,10 +175,14 @@ fn noise_of_parameters<M: Module>(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::nn::{Linear, LinearConfig};
+    use burn::optim::SgdConfig;
     use burn::tensor::TensorData;
 
     use super::*;
     use crate::device_read::wait;
+    use crate::optim::PrivacyPlanConfig;
+    use crate::sampling::Sampler;
+    use crate::updates::UnitUpdate;
 
     fn model(values: [f32; 3]) -> Linear {
         let device = Device::flex().autodiff();
@@ -225,6 +229,28 @@ mod tests {
         weights.squares = vec![17.9, 18.1];
         weights.end_window(5, 1.5);
         assert_eq!(weights.fixed, [Some(0.0), None]);
+        // The fixed one is put back, and only that is a change.
+        let mut values = [3.0, 4.0];
+        assert!(weights.put(&mut values) && !weights.put(&mut values));
+        assert_eq!(values, [0.0, 4.0]);
+    }
+
+    #[test]
+    fn the_noise_of_a_weight_is_the_noise_of_its_gradient_times_the_rate() {
+        let plan = PrivacyPlanConfig::new(10, 2.0).with_steps(3).with_noise_multiplier(3.0);
+        let optim = plan.init().unwrap().optimizer(SgdConfig::new().init());
+        let mut optim = optim.with_sparsifier(Sparsifier::new(5, 1.0).unwrap()).unwrap();
+        let mut model = model([1.0, 2.0, 3.0]);
+        for step in 0..2 {
+            let draw = optim.plan().sampler().unwrap().draw(step).unwrap();
+            let zero = |_: Linear, _: usize| Ok(UnitUpdate::zero());
+            optim.unit_updates(&model, &draw, zero).unwrap();
+            model = optim.step(0.1, model, draw).unwrap();
+        }
+        // A multiplier of 3 over a batch of 2.
+        assert!((optim.gradient_noise_std("weight").unwrap() / 1.5 - 1.0).abs() < 1e-6);
+        let noise = optim.sparsifier().unwrap().weights["weight"].noise;
+        assert!((noise / (2.0 * 0.15f64.powi(2)) - 1.0).abs() < 1e-6, "{noise}");
     }
 
     #[test]

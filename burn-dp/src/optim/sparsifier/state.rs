@@ -102,6 +102,19 @@ mod tests {
             assert!(refused(&bytes[..cut]).contains("damaged"), "cut at {cut}");
         }
         assert!(refused(&[&bytes[..], &[0]].concat()).contains("damaged"));
+        // Complete, but with lists of different lengths.
+        for lengths in [[2, 1, 2], [2, 2, 1]] {
+            let noise = BTreeMap::from([("bias".to_string(), 0.0)]);
+            let settings = Settings { window: 3, factor: 1.0, steps: 0, noise };
+            let [mean, squares, fixed] = lengths;
+            let tensors = [
+                ("mean bias".to_string(), TensorData::zeros::<f64, _>([mean])),
+                ("squares bias".to_string(), TensorData::zeros::<f64, _>([squares])),
+                ("fixed bias".to_string(), TensorData::zeros::<f32, _>([fixed])),
+            ];
+            let error = refused(&pack::write(&settings, tensors).unwrap());
+            assert!(error.contains("the lengths of bias differ"), "{error}");
+        }
         // Complete, but with another version.
         let text = b"burn-dp\x611";
         let at = bytes.windows(text.len()).position(|part| part == text).unwrap();

@@ -45,6 +45,26 @@ fn random_values_of_unit_updates_are_not_covered() {
     let text = not_covered(&optim);
     assert!(text.contains("An update of one unit that depends on other units"), "{text}");
     assert!(text.contains("how it loads a batch, or random values"), "{text}");
+    // Beside rows of a batch, which have a sentence of their own.
+    let model = optim.step(0.1, model, draw).unwrap();
+    let draw = optim.plan().sampler().unwrap().draw(1).unwrap();
+    optim.backward(&model, &draw, losses).unwrap();
+    let text = not_covered(&optim);
+    assert!(text.contains("An update of one unit that depends on other units"), "{text}");
+    assert!(text.contains("A loss of one example that depends on other examples"), "{text}");
+}
+
+#[test]
+fn values_that_are_not_trained_are_replaced_between_two_steps_and_stated() {
+    let (mut optim, model) = (optimizer(), layer(1, 1, 1));
+    let letters = PublicSource::published("letters").data(vec![0]).unwrap();
+    // Thresholds without a sum, as after a pass that was rejected.
+    optim.thresholds().unwrap();
+    let error = optim.accept_public_buffers(&model, &letters).unwrap_err().to_string();
+    assert!(error.contains("within a logical step"), "{error}");
+    optim.discard();
+    optim.accept_public_buffers(&model, &letters).unwrap();
+    assert!(optim.statement(&[1e-3]).unwrap().facts.contains_key("values_not_trained"));
 }
 
 /// A policy whose thresholds follow what only its program can tell.
@@ -121,6 +141,7 @@ fn kernels_that_depend_on_the_shape_are_not_covered() {
         optim.backward(&model, &draw, losses).unwrap();
         let statement = optim.statement(&[1e-3]).unwrap();
         assert_eq!(statement.facts.contains_key("matrix_products"), coarse);
+        assert!(!statement.facts.contains_key("augmentation_multiplicity"));
         assert_eq!(not_covered(&optim).contains("kernels by the shape"), coarse);
     }
 }

@@ -85,6 +85,7 @@ fn the_warm_up_follows_the_formula_and_ends_at_the_decay() {
         assert_close(values(&averaged.trained.weight)[0], expected);
     }
     let average = WeightAverage::new(DECAY).unwrap();
+    assert_eq!(average.decay(), DECAY);
     assert!((average.share(79) - 9.0 / 89.0).abs() < 1e-12);
     assert_eq!(average.share(1_000), 1.0 - DECAY);
 }
@@ -174,6 +175,18 @@ fn half_precision_is_averaged_in_single_precision() {
     assert!(found > 1.0 && f64::from(found) < next);
     let averaged = average.averaged(half(0.0)).unwrap();
     assert_eq!(averaged.weight.val().dtype(), DType::F16);
+}
+
+#[test]
+fn double_precision_is_averaged_in_double_precision() {
+    let mut layer = LinearConfig::new(1, 1).with_bias(false).init(&device());
+    let data = TensorData::from([[0.1f64]]);
+    layer.weight =
+        layer.weight.map(|_| Tensor::from_data(data, (&device(), DType::F64)).require_grad());
+    let mut average = WeightAverage::new(DECAY).unwrap();
+    average.update(&layer).unwrap();
+    let found = average.averages["weight"].values.to_data();
+    assert_eq!(found.try_into_vec::<f64>().unwrap(), [0.1]);
 }
 
 #[test]
