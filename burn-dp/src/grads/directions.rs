@@ -27,3 +27,24 @@ impl Directions {
         self.drawn.entry(group).or_insert_with(draw).clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grads::oracle::host;
+
+    #[test]
+    fn values_have_mean_zero_and_variance_one() {
+        let (mut directions, device) = (Directions::default(), Device::default());
+        for group in [0, 1] {
+            let values = host(directions.of(group, 10_000, &device));
+            let mean = |value: fn(f64) -> f64| {
+                values.iter().map(|&x| value(x)).sum::<f64>() / values.len() as f64
+            };
+            // Five standard deviations: 0.05 and 0.045.
+            assert!(mean(|x| x).abs() < 0.05, "{group}: {}", mean(|x| x));
+            assert!((mean(|x| x * x) - 1.0).abs() < 0.05, "{group}: {}", mean(|x| x * x));
+            assert!(values.iter().all(|x| x.abs() <= 3f64.sqrt() * (1.0 + 1e-6)));
+        }
+    }
+}

@@ -229,3 +229,25 @@ fn explained(
         measured_seconds: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grads::oracle::{assert_equal, numbers};
+    use crate::grads::rules::OuterProducts;
+    use crate::test_devices::devices;
+
+    #[test]
+    fn parts_of_a_batch_hold_each_example_once() {
+        for device in devices() {
+            let (left, right) = (numbers([5, 3, 4], 1, &device), numbers([5, 3, 2], 2, &device));
+            let rule = OuterProducts::dense(left, right);
+            for (chunk, sizes) in [(0, vec![1; 5]), (2, vec![2, 2, 1]), (5, vec![5]), (9, vec![5])]
+            {
+                let found: Vec<_> = chunks(&rule, chunk).map(|part| part.batch_size()).collect();
+                assert_eq!(found, sizes);
+                assert_equal(instantiate(&rule, chunk), rule.instantiate(), 1e-6);
+            }
+        }
+    }
+}

@@ -296,4 +296,23 @@ mod tests {
         let [gram, reordered, relative] = exceeded(Precision::SINGLE);
         assert!(gram > 0 && reordered > 0 && relative > 0, "{gram} {reordered} {relative}");
     }
+
+    #[test]
+    fn margins_count_products_and_roundings() {
+        let precision = Precision { operation: 1.0 / 1024.0, factors: 1.0 / 64.0 };
+        let gram = precision.gram(7, 10);
+        assert_eq!(gram.of_square, precision.growth(2, 7));
+        assert_eq!(gram.of_sums, precision.growth(1, 10));
+        let reordered = precision.reordered(10);
+        assert_eq!(reordered.of_square, 0.0);
+        assert_eq!(reordered.of_sums, precision.growth(3, 20));
+    }
+
+    #[test]
+    fn products_in_tf32_are_coarse() {
+        let (single, coarse) = (Precision::SINGLE, Precision::TENSOR_FLOAT_32);
+        assert!(coarse.coarse() && !single.coarse());
+        assert_eq!(coarse.epsilon(), TENSOR_FLOAT_32);
+        assert_eq!(single.epsilon(), f64::from(f32::EPSILON));
+    }
 }

@@ -76,7 +76,11 @@ mod tests {
 
     #[test]
     fn replacing_a_unit_doubles_the_sensitivity() {
-        let thresholds = FlatClipping::new(0.5).unwrap().thresholds(3).unwrap();
+        let clipping = FlatClipping::new(0.5).unwrap();
+        assert_eq!(clipping.max_grad_norm(), 0.5);
+        assert!(clipping.describe().contains("at most 0.5"), "{}", clipping.describe());
+        assert!(clipping.adapted().is_empty());
+        let thresholds = clipping.thresholds(3).unwrap();
         assert_eq!(thresholds.sensitivity(NeighboringRelation::AddOrRemoveOne), 0.5);
         assert_eq!(thresholds.sensitivity(NeighboringRelation::ReplaceOne), 1.0);
     }

@@ -100,6 +100,7 @@ impl Clipping for GroupedClipping {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::public_norms::of_drawings;
     use super::*;
     use crate::model::groups::three_groups;
 
@@ -131,5 +132,17 @@ mod tests {
         assert!(GroupedClipping::equal(three_groups(), -1.0).is_err());
         let clipping = GroupedClipping::equal(three_groups(), 1.0).unwrap();
         assert!(clipping.with_noise_split(NoiseSplit::Shares(vec![1.0])).is_err());
+    }
+
+    #[test]
+    fn description_names_thresholds_and_public_data() {
+        let norms = of_drawings(three_groups(), vec![9.0, 0.0, 10.0]);
+        let groups = norms.merged_groups(2).unwrap();
+        let clipping = GroupedClipping::new(groups, vec![0.5, 2.0]).unwrap();
+        assert_eq!(clipping.public_data(), [norms.public_data()]);
+        let text = clipping.describe();
+        for part in ["a+b at most 0.5, c at most 2;", norms.public_data(), "noise Proportional"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

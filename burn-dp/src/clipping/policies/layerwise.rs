@@ -233,6 +233,8 @@ mod tests {
         let clipping = LayerwiseClipping::enhanced(0.2, &norms([1.0, 4.0, 2.0])).unwrap();
         let adapted: Vec<f64> = clipping.adapted().into_iter().map(|(_, norm)| norm).collect();
         assert_eq!(adapted, clipping.thresholds(0).unwrap().norms());
+        let text = clipping.describe();
+        assert!(text.contains("0.2 times the norm") && text.contains("drawings"), "{text}");
         let zhang = LayerwiseClipping::zhang(&norms([1.0, 4.0, 2.0])).unwrap();
         assert_eq!(zhang.adapted()[1].1, 4.0);
         assert!(LayerwiseClipping::enhanced(-0.2, &norms([1.0; 3])).is_err());

@@ -252,6 +252,7 @@ mod tests {
         }
         let estimate = QuantileEstimate::new(0.5, 1.0).unwrap();
         assert!(estimate.clone().with_floor(0.0).is_err());
+        assert!(estimate.clone().with_floor(1.0).is_ok());
         assert!(estimate.with_floor(2.0).is_err());
     }
 }

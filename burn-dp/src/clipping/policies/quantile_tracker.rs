@@ -301,6 +301,8 @@ mod tests {
         let tracker = QuantileTracker::new(three_groups(), [0.25, 0.5]).unwrap();
         let thresholds = tracker.thresholds(0).unwrap();
         assert!(!thresholds.releases_sum());
+        let groups: Vec<_> = thresholds.counts().iter().map(|count| count.group).collect();
+        assert_eq!(groups, [0, 0, 1, 1, 2, 2].map(Some));
         let noise = thresholds.noise(1.3, 50.0).unwrap();
         let DpEvent::JointGaussian { noise_multipliers } = noise.event else { panic!() };
         assert_eq!(noise_multipliers.len(), 6);
@@ -378,6 +380,9 @@ mod tests {
         let mut restored = new();
         restored.load_state(&serde_json::from_str(&text).unwrap()).unwrap();
         assert_eq!(restored.adapted(), tracker.adapted());
+        let mut negative = tracker.save_state();
+        negative[2][0] = serde_json::json!(-1.0);
+        assert!(new().load_state(&negative).is_err());
         let mut without = QuantileTracker::new(three_groups(), [0.9, 0.5]).unwrap();
         assert_ne!(without.describe(), new().describe());
         let error = without.load_state(&tracker.save_state()).unwrap_err().to_string();

@@ -126,7 +126,8 @@ mod tests {
                 ),
             ),
         ];
-        for mut policy in policies {
+        let norms = of_drawings(three_groups(), vec![2.0, 1.0, 1.0]);
+        for (mut policy, by_norms) in policies.into_iter().zip([false, true]) {
             let schedule = Schedule::steps([(1, 0.25)]).unwrap();
             let mut scheduled = ScheduledClipping::new(policy.clone_clipping(), schedule);
             let counts = policy.thresholds(0).unwrap().counts().len();
@@ -142,6 +143,10 @@ mod tests {
             }
             assert!(!policy.adapted().is_empty());
             assert_eq!(scheduled.public_data(), policy.public_data());
+            assert_eq!(
+                policy.public_data(),
+                if by_norms { vec![norms.public_data()] } else { Vec::new() }
+            );
             let described = scheduled.describe();
             assert!(described.starts_with(&policy.describe()), "{described}");
             assert!(described.contains("times a schedule"), "{described}");
@@ -151,6 +156,11 @@ mod tests {
             assert_ne!(loaded.adapted(), scheduled.adapted());
             loaded.load_state(&scheduled.save_state()).unwrap();
             assert_eq!(loaded.adapted(), scheduled.adapted());
+
+            assert_eq!(scheduled.set_public_norms(&norms).is_ok(), by_norms);
+            if by_norms {
+                assert_eq!(scheduled.thresholds(0).unwrap().norms(), [0.2, 0.1, 0.1]);
+            }
         }
     }
 }

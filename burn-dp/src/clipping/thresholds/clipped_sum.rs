@@ -150,3 +150,27 @@ impl ClippedSum {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::clipping::{Count, CountNoise};
+
+    #[test]
+    fn counts_of_further_examples_are_added() {
+        let thresholds = Thresholds::whole(9.0).unwrap();
+        let thresholds =
+            thresholds.with_counts(vec![Count::whole(2.0)], CountNoise::default()).unwrap();
+        let sum = |squared_norms: Vec<f64>| {
+            let coefficients = thresholds.coefficients(&[squared_norms], |_| true);
+            ClippedSum::new([], thresholds.clone(), coefficients)
+        };
+        // Norms of 1 are below the threshold of the count, and 3 is above.
+        let mut total = sum(vec![1.0, 1.0, 9.0]);
+        total.accumulate(sum(vec![1.0, 1.0])).unwrap();
+        assert_eq!(total.count_sums, [4.0 * 0.5 - 0.5]);
+        assert_eq!(total.statistics().reveal().examples, 5);
+        assert_eq!(total.clipping_norm(), 9.0);
+    }
+}

@@ -258,4 +258,15 @@ mod tests {
         let smallest = Bound::Whole { norm: 5e-324, multipliers: vec![1.0] };
         assert!(StepNoise::of_sum(&smallest, 0.3).is_err());
     }
+
+    #[test]
+    fn enlarged_noise_is_multiplied_and_keeps_its_event() {
+        let thresholds = Thresholds::whole(1.0).unwrap();
+        let thresholds = thresholds.with_counts(vec![Count::whole(1.0)], CountNoise::Share(0.1));
+        let noise = thresholds.unwrap().noise(1.1, 200.0).unwrap();
+        let enlarged = noise.clone().enlarged(2.0);
+        assert_eq!(enlarged.group_stds, [2.0 * noise.group_stds[0]]);
+        assert_eq!(enlarged.count_std, noise.count_std.map(|std| 2.0 * std));
+        assert_eq!(enlarged.event, noise.event);
+    }
 }

@@ -189,7 +189,25 @@ fn all_have_range<M: Module>(model: &M) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use burn::nn::LinearConfig;
+
     use super::*;
+    use crate::device_read::blocking;
+    use crate::grads::PrivateBackward;
+    use crate::grads::oracle::numbers;
+    use crate::nn::IntoPrivate;
+    use crate::random::InsecureSeed;
+    use crate::test_devices::training_devices;
+
+    /// Returns a probe that scales down `small` of the first `units` units.
+    fn probe(units: usize, small: usize) -> Probe {
+        let source = NoiseSource::insecure(InsecureSeed(0));
+        let number = (0..).find(|&number| {
+            let coins = Probe::new(&source, 0, number).toss(units);
+            coins.into_iter().filter(|&coin| coin).count() == small
+        });
+        Probe::new(&source, 0, number.unwrap())
+    }
 
     #[test]
     fn coins_are_fair_and_differ_between_batches() {
@@ -200,6 +218,45 @@ mod tests {
         for coins in [first, second] {
             let heads = coins.iter().filter(|coin| **coin).count();
             assert!(heads.abs_diff(2048) < 160, "{heads}");
+        }
+    }
+
+    #[test]
+    fn a_mixture_of_two_small_units_and_others_is_found_at_any_scale() {
+        for device in training_devices() {
+            let model = LinearConfig::new(2, 1).with_bias(false).init(&device).private();
+            let outputs = || -> Tensor<1> {
+                let x = numbers::<2>([4, 2], 1, &device);
+                model.forward(x).reshape([4])
+            };
+            for (small, share, scale, refused, conclusive) in [
+                (0, 1.0, 1.0, false, false),
+                (1, 1.0, 1.0, false, false),
+                (2, 0.0, 1.0, false, true),
+                (2, 1.0, 1.0, true, true),
+                (2, 1.0, SMALLER, true, true),
+                (3, 0.0, 1.0, false, true),
+                (3, 1.0, SMALLER, true, true),
+                (4, 1.0, 1.0, false, false),
+            ] {
+                let losses = (outputs() + outputs().mean() * share) * scale;
+                let scaled = probe(4, small).scale(&losses, 1, &model);
+                assert_eq!(scaled.is_some(), (1..4).contains(&small), "{small}");
+                let mut check = Some(probe(4, small));
+                let backward = PrivateBackward::new();
+                let pass = blocking(backward.run_checked(losses, &model, &mut check), "");
+                let found = (pass.is_err(), check.unwrap().is_conclusive());
+                assert_eq!(found, (refused, conclusive), "{small} {share} {scale}");
+            }
+        }
+    }
+
+    #[test]
+    fn merged_probes_are_conclusive_if_one_is() {
+        let probe = |conclusive| Probe { conclusive, ..probe(4, 2) };
+        for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
+            let merged = probe(first).merged(probe(second));
+            assert_eq!(merged.is_conclusive(), first || second);
         }
     }
 }

@@ -125,3 +125,57 @@ fn median(values: &[f64]) -> f64 {
     finite.sort_by(f64::total_cmp);
     finite.get(finite.len() / 2).copied().unwrap_or(0.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUNDING: Rounding = Rounding { relative: 1.0 / 1024.0 };
+
+    /// Returns one quantity of some units, whose rounding is relative to `scale`.
+    fn observed<const N: usize>(values: [f64; N], scale: f64) -> Observed {
+        Observed {
+            values: vec![values.into()],
+            scales: vec![vec![scale; N]],
+            rounding: vec![vec![0.0; N]],
+            precision: (DType::F32, Device::default()),
+        }
+    }
+
+    #[test]
+    fn the_upper_median_is_of_finite_values() {
+        assert_eq!(median(&[4.0, 1.0, f64::NAN, 3.0, 2.0]), 3.0);
+        assert_eq!(median(&[5.0, f64::INFINITY, 1.0, 3.0]), 3.0);
+        assert_eq!(median(&[f64::NAN]), 0.0);
+    }
+
+    #[test]
+    fn a_tolerance_is_the_change_by_the_parameters_and_the_relative_rounding() {
+        let batch = observed([1.0, 2.0, 4.0, 8.0], 1024.0);
+        let perturbed = observed([1.5, 2.0, 4.25, f64::NAN], 1024.0);
+        // The changes are 1/2, 0 and 1/4.
+        let expected = [0.75, 0.25, 0.5].map(|moved| 8.0 * moved + 1.0);
+        let tolerances = ROUNDING.tolerances(&batch, &perturbed).concat();
+        assert_eq!(tolerances, [expected.as_slice(), &[f64::INFINITY]].concat());
+    }
+
+    #[test]
+    fn two_units_that_do_not_repeat_are_random() {
+        for (perturbed, scale, moved, is_random) in [
+            // An eighth of the change by the parameters is 1/2.
+            (4.0, 1.0, 0.4, false),
+            (4.0, 1.0, 0.6, true),
+            // The relative rounding is 1.
+            (0.0, 1024.0, 0.9, false),
+            (0.0, 1024.0, 1.1, true),
+        ] {
+            let batch = observed([10.0, 20.0, 30.0], scale);
+            let perturbed = observed([10.0, 20.0, 30.0].map(|value| value + perturbed), scale);
+            let two = observed([10.0 + moved, 20.0, 30.0 + moved], scale);
+            let found = ROUNDING.repeats(&batch, &two, &perturbed);
+            assert_eq!(found, is_random.then_some(0), "{moved}");
+            let one = observed([10.0 + moved, 20.0, 30.0], scale);
+            assert_eq!(ROUNDING.repeats(&batch, &one, &perturbed), None);
+        }
+    }
+}

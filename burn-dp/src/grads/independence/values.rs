@@ -164,6 +164,7 @@ mod tests {
     use crate::device_read::blocking;
     use crate::grads::NormMethod;
     use crate::grads::oracle::numbers;
+    use crate::model::groups::three_groups;
     use crate::nn::{IntoPrivate, Private};
     use crate::test_devices::training_devices;
 
@@ -216,6 +217,8 @@ mod tests {
                 assert!(all || (name == "alone" && (9..=16).contains(&seen.len())), "{name}");
                 assert!(seen.iter().all(|&unit| unit < units), "{name} {units}");
                 assert!(batches.iter().all(|batch| !batch.is_empty()));
+                let is_larger = batches.iter().any(|batch| batch.len() > units);
+                assert_eq!(is_larger, name == "in a batch with more examples", "{name} {units}");
             }
         }
     }
@@ -226,5 +229,40 @@ mod tests {
         assert!(differs(f64::NAN, 1.0, 0.1) && differs(1.0, f64::NAN, 0.1));
         assert!(differs(1.2, 1.0, 0.1) && !differs(1.05, 1.0, 0.1));
         assert!(!differs(f64::NAN, 1.0, f64::INFINITY));
+    }
+
+    #[test]
+    fn two_units_that_depend_on_their_batch_are_refused_and_one_is_not() {
+        let device = training_devices().remove(0);
+        let config = LinearConfig::new(3, 1).with_bias(false);
+        let layer: Private<Linear> = config.init(&device).private();
+        let (units, backward) = (12, PrivateBackward::new());
+        let x: Tensor<2> = numbers([units, 3], 1, &device);
+        for mixed in 0..4 {
+            let mut losses_of = |layer: &Private<Linear>, rows: &[usize]| {
+                let depends = |row: usize| row < mixed && rows.len() < units;
+                let factor = |&row: &usize| if depends(row) { 2.0 } else { 1.0 };
+                let factors: Vec<f32> = rows.iter().map(factor).collect();
+                let factors = Tensor::<1>::from_floats(factors.as_slice(), &device);
+                let indices: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
+                let indices = Tensor::<1, Int>::from_ints(indices.as_slice(), &device);
+                let outputs = layer.forward(x.clone().select(0, indices));
+                Ok(outputs.reshape([-1]) * factors)
+            };
+            let compared = compare_values(&layer, &backward, units, &mut losses_of);
+            let accepted = blocking(compared, "the comparison").is_ok();
+            assert_eq!(accepted, mixed < 2, "{mixed}");
+        }
+    }
+
+    #[test]
+    fn quantities_are_named_after_the_loss_and_the_parameters() {
+        // Two losses, three norms and three products.
+        let backward = PrivateBackward::new().with_group_size(2);
+        let name = |quantity| name(&three_groups(), &backward, quantity);
+        assert_eq!([0, 1].map(name), ["the loss"; 2]);
+        for (quantity, path) in [(2, "a"), (4, "c"), (5, "a"), (7, "c")] {
+            assert_eq!(name(quantity), format!("the gradient of `{path}`"));
+        }
     }
 }

@@ -56,7 +56,7 @@ mod tests {
 
     use crate::device_read::blocking;
     use crate::grads::directions::Directions;
-    use crate::grads::oracle::{cases, check, check_layer, losses, numbers, set};
+    use crate::grads::oracle::{cases, check, check_layer, host, losses, numbers, ordinary, set};
     use crate::grads::{MemoryBound, NormMethod, PrivateBackward};
     use crate::model::ParameterGroups;
     use crate::nn::{IntoPrivate, Private};
@@ -159,6 +159,12 @@ mod tests {
             for (found, formed) in found.iter().zip(&formed) {
                 assert!((found - formed).abs() < 1e-5 * (1.0 + formed.abs()), "{found} {formed}");
             }
+            let loss = losses(layer.forward(whole(ids([3, 6], 5, &device))));
+            let gradient = ordinary(&layer, loss).into_values().next().unwrap();
+            let direction = host(Directions::default().of(0, gradient.len(), &device));
+            let expected: f64 = gradient.iter().zip(direction).map(|(a, b)| a * b).sum();
+            let total: f64 = found.iter().sum();
+            assert!((total - expected).abs() < 1e-4 * (1.0 + expected.abs()), "{total} {expected}");
         }
     }
 

@@ -230,6 +230,7 @@ mod tests {
     use burn::tensor::{Tensor, TensorData};
 
     use super::*;
+    use crate::grads::oracle::{host, numbers};
     use crate::test_devices::devices;
 
     #[test]
@@ -244,6 +245,15 @@ mod tests {
                 assert_eq!(bound, roundings);
                 found.into_data().assert_eq(&expected, true);
             }
+            // One sum over all features would round away the ones next to the large square.
+            let value = |i: usize| match i % 512 {
+                0 => 4096.0,
+                1..64 => 0.0,
+                _ => 1.0,
+            };
+            let rows: Vec<f32> = (0..2 * 512).map(value).collect();
+            let rows = Tensor::<3>::from_data(TensorData::new(rows, [1, 2, 512]), &device);
+            assert_eq!(host(gram(rows, 64).0), [16_777_216.0 + 448.0; 4]);
         }
     }
 
@@ -267,6 +277,72 @@ mod tests {
                 assert_eq!(shared.0.len(), if is_flex { kept } else { 0 });
                 assert!(shared.0.len() <= Factors::KEPT);
             }
+        }
+    }
+
+    #[test]
+    fn magnitudes_and_roundings_are_those_of_the_terms() {
+        assert_eq!([0, 1, 5].map(sum_roundings), [2, 2, 6]);
+        for device in devices() {
+            let (a, g) = (numbers([2, 4, 3], 1, &device), numbers([2, 4, 2], 2, &device));
+            let lengths = |x: &Tensor<3>| host(x.clone().square().sum_dim(2).sqrt());
+            let terms: Vec<f64> = lengths(&a).iter().zip(lengths(&g)).map(|(a, g)| a * g).collect();
+            let exact: Vec<f64> =
+                terms.chunks(4).map(|terms| terms.iter().sum::<f64>().powi(2)).collect();
+
+            let norms = outer(a.clone(), g.clone(), &mut Factors::default());
+            let Rounding::Gram { magnitudes: of_norms, roundings } = norms.rounding else {
+                panic!("norms of several positions are products of Gram matrices");
+            };
+            // Both Gram matrices, their product, and the sum with the underflow.
+            let ones = || Tensor::<2>::ones([1, 16], &device);
+            assert_eq!(roundings, 3 + 2 + row_products(ones(), ones()).1 + 1);
+            for found in [of_norms, magnitudes(a, g)] {
+                assert_eq!(found.roundings, 5);
+                for (found, exact) in host(found.squared).into_iter().zip(&exact) {
+                    assert!((found / exact - 1.0).abs() < 1e-5, "{found} {exact}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_underflows_is_added_to_norms() {
+        for device in devices() {
+            // The squares of one factor are zero.
+            for (a, g) in [(1e-23, 1e18), (1e18, 1e-23)] {
+                let full =
+                    |features, value: f64| Tensor::<3>::full([1, 4, features], value, &device);
+                let norms = outer(full(3, a), full(2, g), &mut Factors::default());
+                let exact = 6.0 * (4.0 * a * g).powi(2);
+                assert!(host(norms.values)[0] >= exact, "{a} {g} on {device:?}");
+            }
+
+            let check = |found: Tensor<1>, terms: f64| {
+                let found = host(found)[0];
+                let expected = terms * 2.0 * f64::from(f32::MIN_POSITIVE);
+                assert!((found / expected - 1.0).abs() < 1e-5, "{found} {expected}");
+            };
+            let ids = Tensor::<2, Int>::from_ints([[0, 1, 0]], &device);
+            let zeros = |positions| Tensor::<3>::zeros([1, positions, 2], &device);
+            let norms = indexed(ids.clone(), zeros(3));
+            let magnitudes = match norms.rounding {
+                Rounding::Gram { magnitudes, roundings } => {
+                    // All pairs of positions.
+                    check(norms.values, 9.0);
+                    assert_eq!(roundings, 2 + 8 + 1);
+                    magnitudes
+                }
+                Rounding::Reordered(magnitudes) => magnitudes,
+                Rounding::Relative => panic!("positions are added in some order"),
+            };
+            assert_eq!(magnitudes.roundings, 4);
+
+            let (product, roundings) =
+                cross(Tensor::ones([1, 2, 4], &device), zeros(2), ids, zeros(3));
+            // Two positions of norm 2, and 1 for each, with three positions, twice.
+            check(product, (2.0 * 2.0 + 2.0) * 3.0 * 2.0);
+            assert_eq!(roundings, 2 + 1 + 5 + 1);
         }
     }
 }

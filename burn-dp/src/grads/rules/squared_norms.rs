@@ -83,3 +83,42 @@ impl Rounding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_devices::devices;
+
+    #[test]
+    fn norms_of_parts_keep_the_magnitudes_and_the_most_roundings() {
+        let device = devices().remove(0);
+        let magnitudes = |roundings| Magnitudes { squared: Tensor::ones([2], &device), roundings };
+        let rounding_of = |parts: Vec<Rounding>| {
+            let part = |rounding| SquaredNorms { values: Tensor::ones([2], &device), rounding };
+            SquaredNorms::concatenate(parts.into_iter().map(part).collect()).rounding
+        };
+        let parts = [3, 5, 4].map(|roundings| Rounding::Reordered(magnitudes(roundings)));
+        let Rounding::Reordered(found) = rounding_of(parts.into()) else {
+            panic!("the parts were added in another order");
+        };
+        assert_eq!((found.squared.dims(), found.roundings), ([6], 5));
+
+        let gram =
+            |of_terms, roundings| Rounding::Gram { magnitudes: magnitudes(of_terms), roundings };
+        let Rounding::Gram { magnitudes: found, roundings } =
+            rounding_of(vec![gram(3, 9), gram(5, 7)])
+        else {
+            panic!("the parts are products of Gram matrices");
+        };
+        assert_eq!((found.squared.dims(), found.roundings, roundings), ([4], 5, 9));
+    }
+
+    #[test]
+    fn a_product_of_two_terms_has_the_roundings_of_both() {
+        let device = devices().remove(0);
+        let magnitudes = || Magnitudes { squared: Tensor::ones([2], &device), roundings: 5 };
+        assert_eq!(Rounding::Relative.of_products(), 1);
+        assert_eq!(Rounding::Gram { magnitudes: magnitudes(), roundings: 7 }.of_products(), 7);
+        assert_eq!(Rounding::Reordered(magnitudes()).of_products(), 10);
+    }
+}

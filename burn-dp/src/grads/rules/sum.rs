@@ -100,3 +100,39 @@ impl Rule for Summed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::grads::oracle::{assert_equal, host, numbers};
+    use crate::grads::rules::OuterProducts;
+    use crate::ops::weighted_rows;
+    use crate::test_devices::devices;
+
+    #[test]
+    fn terms_of_all_rows_and_uses_of_a_unit_are_added() {
+        for device in devices() {
+            let dense = |positions, seed| {
+                let left = numbers([4, positions, 2], seed, &device);
+                OuterProducts::dense(left, numbers([4, positions, 3], seed + 1, &device))
+            };
+            let (first, second) = (dense(3, 1), dense(2, 5));
+            let lengths =
+                [&first, &second].map(|part| host(part.magnitudes().unwrap().squared.sqrt()));
+            let summed = Summed { uses: vec![Box::new(first), Box::new(second)], group_size: 2 };
+            assert_eq!(summed.batch_size(), 2);
+            let magnitudes = summed.magnitudes().unwrap();
+            // A term of the first use has 4 roundings; it is added in two rows and two uses.
+            assert_eq!(magnitudes.roundings, 4 * 2 + 2);
+            for (unit, found) in host(magnitudes.squared).into_iter().enumerate() {
+                let rows = lengths.iter().flat_map(|rows| &rows[2 * unit..][..2]);
+                let expected = rows.sum::<f64>().powi(2);
+                assert!((found / expected - 1.0).abs() < 1e-5, "{found} {expected}");
+            }
+            let coefficients = numbers([2], 9, &device);
+            let expected = weighted_rows(coefficients.clone(), summed.instantiate());
+            assert_equal(summed.weighted_sum(coefficients), expected, 1e-5);
+        }
+    }
+}

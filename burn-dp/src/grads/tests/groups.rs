@@ -8,6 +8,7 @@ use burn::nn::{
 use burn::tensor::{Device, Tensor};
 
 use crate::clipping::{Clipping, FlatClipping};
+use crate::grads::explain;
 use crate::grads::oracle::{
     self, assert_close, backwards, check, clipped_by_loop, flat_sum, norm, numbers, set,
 };
@@ -165,6 +166,19 @@ fn a_network_of_every_rule_equals_the_loop_over_examples() {
     for device in training_devices() {
         let (private, plain) = rules(&device);
         check(&private, &plain, words(4, &device), private_rules, plain_rules);
+    }
+}
+
+#[test]
+fn explained_gradients_have_the_size_of_the_batch() {
+    let device = training_devices().remove(0);
+    let (private, _) = rules(&device);
+    let backward = crate::grads::PrivateBackward::new().deferred();
+    let losses = private_rules(&private, words(4, &device));
+    let explanation = explain(&backward, losses, &private).unwrap();
+    for parameter in explanation.parameters() {
+        let bytes = 4 * parameter.info.num_values() * size_of::<f32>();
+        assert_eq!(parameter.gradient_bytes, bytes, "{}", parameter.info.path);
     }
 }
 

@@ -163,6 +163,13 @@ fn losses_that_depend_on_other_examples_are_refused() {
         assert!(mixed.is_err());
 
         assert!(check(|model, x| losses(model.forward(x)).mean()).is_err());
+
+        let of_items = |items: &[usize]| {
+            check_independence(&model, items, |model, items| losses(model.forward(rows(items))))
+        };
+        let error = of_items(&[0]).unwrap_err().to_string();
+        assert!(error.contains("each of at least two examples"), "{error}");
+        assert!(of_items(&[0, 1]).is_ok());
     }
 }
 

@@ -181,3 +181,39 @@ impl Sizes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::grads::oracle::{host, numbers};
+    use crate::test_devices::devices;
+
+    /// Returns the norms of three examples, whose groups are equal.
+    fn norms(groups: usize, positions: usize, device: &Device) -> SquaredNorms {
+        let equal = |features, seed| {
+            let one: Tensor<3> = numbers([3, 1, features * positions], seed, device);
+            one.repeat_dim(1, groups).reshape([3 * groups, features, positions])
+        };
+        Columns { columns: equal(5, 1), pixels: equal(4, 2), groups }.ghost_norms()
+    }
+
+    #[test]
+    fn roundings_of_the_sum_over_groups_are_added() {
+        for device in devices() {
+            // The sum of two equal numbers is exact, so that only the margin is left: one for the
+            // addition, and one for the product with the margin.
+            let [one, two] = [1, 2].map(|groups| host(norms(groups, 1, &device).values));
+            for (one, two) in one.into_iter().zip(two) {
+                let units = (two / (2.0 * one) - 1.0) / f64::from(f32::EPSILON);
+                assert!((1.5..=2.5).contains(&units), "{units} on {device:?}");
+            }
+            let roundings = |groups| match norms(groups, 2, &device).rounding {
+                Rounding::Gram { roundings, .. } => roundings,
+                _ => panic!("norms of several positions are products of Gram matrices"),
+            };
+            assert_eq!(roundings(3), roundings(1) + 2);
+        }
+    }
+}

@@ -102,12 +102,16 @@ mod tests {
     use burn::module::Module;
     use burn::nn::conv::{Conv2d, Conv2dConfig};
     use burn::nn::{GroupNorm, GroupNormConfig, PaddingConfig2d};
-    use burn::tensor::{Device, Tensor};
+    use burn::tensor::ops::ConvOptions;
+    use burn::tensor::{Device, Shape, Tensor};
     use proptest::prelude::*;
 
-    use crate::grads::oracle::{cases, check_layer, check_twins, losses, numbered, numbers};
+    use super::{ConvWeight, Convolution, Rule, StandardizedConvWeight};
+    use crate::grads::oracle::{
+        assert_equal, cases, check_layer, check_twins, losses, numbered, numbers,
+    };
     use crate::nn::{IntoPrivate, Private, StandardizedConv2d};
-    use crate::test_devices::training_devices;
+    use crate::test_devices::{devices, training_devices};
 
     fn layer(config: &Conv2dConfig, device: &Device) -> StandardizedConv2d {
         numbered(StandardizedConv2d::new(config.init(device)), 17)
@@ -165,6 +169,28 @@ mod tests {
                 let x = numbers([3, 2, 6, 5], 6, &device);
                 check_layer!(layer, x, |model, x| losses(model.forward(x)));
             }
+        }
+    }
+
+    #[test]
+    fn terms_are_those_of_the_convolution_with_pixels_over_the_norms_of_kernels() {
+        for device in devices() {
+            let options = Convolution::Conv2d(ConvOptions::new([1, 1], [0, 0], [1, 1], 1));
+            let (image, pixels) =
+                (numbers([2, 1, 1, 4], 1, &device), numbers([2, 2, 1, 2], 2, &device));
+            let conv = ConvWeight::<4>::new(options, Shape::new([2, 1, 1, 3]), image, pixels);
+            // Without their means 2 and -1, the kernels have the squared norms 2 and 8.
+            let kernels = [[[[1.0f32, 2.0, 3.0]]], [[[1.0, -1.0, -3.0]]]];
+            let stored = Tensor::from_floats(kernels, &device);
+            let rule = StandardizedConvWeight { conv: conv.clone(), stored, epsilon: 1e-3 };
+            assert_eq!(rule.batch_size(), 2);
+            let found = Rule::magnitudes(&rule).expect("a bound");
+            let norms = Tensor::<4>::from_floats([[[[2f32.sqrt()]], [[8f32.sqrt()]]]], &device);
+            let scaled = ConvWeight { pixels: conv.pixels.clone() / norms, ..conv };
+            let expected = Rule::magnitudes(&scaled).expect("a bound");
+            assert_equal(found.squared, expected.squared, 1e-5);
+            // Two sums over the three values of a kernel, and single operations.
+            assert_eq!(found.roundings, expected.roundings + 2 * 3 + 8);
         }
     }
 

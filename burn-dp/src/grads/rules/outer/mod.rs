@@ -191,3 +191,45 @@ impl Rule for OuterProducts {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::grads::oracle::{assert_equal, numbers};
+    use crate::test_devices::devices;
+
+    #[test]
+    fn terms_of_dense_and_indexed_positions_are_added() {
+        for device in devices() {
+            let left: Tensor<3> = numbers([2, 2, 3], 1, &device);
+            let right: Tensor<3> = numbers([2, 2, 4], 2, &device);
+            let ids = Tensor::<2, Int>::from_ints([[0, 1, 0], [2, 2, 1]], &device);
+            let rows: Tensor<3> = numbers([2, 3, 4], 3, &device);
+            let dense = OuterProducts::dense(left.clone(), right.clone());
+            let indexed = OuterProducts::indexed(3, ids.clone(), rows.clone());
+            let both = OuterProducts::concatenate(vec![dense.clone(), indexed.clone()]).unwrap();
+
+            let lengths = |x: &Tensor<3>| x.clone().square().sum_dim(2).sqrt();
+            let total = |lengths: Tensor<3>| lengths.sum_dim(1).reshape([2]);
+            let of_dense: Tensor<1> = total(lengths(&left) * lengths(&right));
+            let of_indexed: Tensor<1> = total(lengths(&rows));
+            let of_both = of_dense.clone() + of_indexed.clone();
+            for (rule, expected, roundings) in
+                [(&dense, of_dense, 3), (&indexed, of_indexed, 4), (&both, of_both, 6)]
+            {
+                assert_eq!(rule.batch_size(), 2);
+                let magnitudes = rule.magnitudes().unwrap();
+                assert_eq!(magnitudes.roundings, roundings);
+                assert_equal(magnitudes.squared.sqrt(), expected, 1e-5);
+            }
+
+            let roundings = |rule: &OuterProducts| {
+                rule.ghost_norms(&mut Factors::default()).unwrap().rounding.of_products()
+            };
+            let (_, of_cross) = ghost::cross(left, right, ids, rows);
+            let most = of_cross.max(roundings(&dense)).max(roundings(&indexed));
+            assert_eq!(roundings(&both), most + 2);
+        }
+    }
+}
