@@ -160,6 +160,7 @@ mod tests {
 
     use super::*;
     use crate::noise::GaussianMechanism;
+    use crate::noise::standard_normal::standard_normal;
     use crate::random::InsecureSeed;
 
     const LENGTHS: [usize; 5] = [2 * PIECE_VALUES + 77, 0, 1, PIECE_VALUES, LIMIT];
@@ -212,6 +213,25 @@ mod tests {
         assert!(with[0][..PIECE_VALUES].iter().all(|&value| value == 8.0 * 1.5 * 0.25));
         assert_eq!(with[0][PIECE_VALUES..], without[0][PIECE_VALUES..]);
         assert_eq!(with[1..], without[1..]);
+    }
+
+    #[test]
+    fn a_piece_does_not_use_memory_of_another_length() {
+        let [mut source, _] = twins();
+        let mut step = source.begin_step(Purpose::Gradient, 4).unwrap();
+        let keystream = Arc::new(step.stream(0).unwrap().into_keystream());
+        let mut expected = [0; 77];
+        standard_normal(&keystream, 0, &mut expected);
+        for length in [0, 76, 77, 78] {
+            let piece = Piece {
+                keystream: Arc::clone(&keystream),
+                first_group: 0,
+                values: expected.len(),
+                normal: OnceLock::new(),
+                memory: Mutex::new(Some(Zeroizing::new(vec![1; length]))),
+            };
+            assert_eq!(piece.normal(), expected);
+        }
     }
 
     #[test]

@@ -410,6 +410,7 @@ pub(super) mod tests {
 
     #[test]
     fn noise_that_is_drawn_again_equals_noise_that_is_kept() {
+        let mut drawn_again = 0;
         for strategy in strategies(STEPS) {
             let kept = Run::new(&strategy, usize::MAX).all();
             let mut run = Run::new(&strategy, 0);
@@ -417,8 +418,11 @@ pub(super) mod tests {
             let draws_again = matches!(run.noise.memory, Memory::Keys(_));
             let slots = run.noise.recurrences.slots();
             assert_eq!(draws_again, run.noise.recurrences.only_independent() && slots > 0);
+            assert_eq!(run.noise.rounding_gain(), rounding_gain(&strategy));
+            drawn_again += usize::from(draws_again);
             assert!(run.all() == kept[1..], "{strategy}");
         }
+        assert_eq!(drawn_again, 4);
     }
 
     #[test]

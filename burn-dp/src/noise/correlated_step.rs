@@ -222,11 +222,26 @@ impl Correlation<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::cell::Cell;
+
     use super::*;
     use crate::noise::correlated::tests::strategies;
     use crate::noise::recurrence::Recurrences;
     use crate::noise::standard_normal::standard_normal;
     use crate::random::{InsecureSeed, NoiseSource, Purpose};
+
+    #[test]
+    fn the_noise_of_a_group_is_erased_on_drop() {
+        struct Counted<'a>(&'a Cell<usize>);
+        impl Zeroize for Counted<'_> {
+            fn zeroize(&mut self) {
+                self.0.set(self.0.get() + 1);
+            }
+        }
+        let erased = Cell::new(0);
+        drop(Values(std::array::from_fn(|_| Counted(&erased))));
+        assert_eq!(erased.get(), GROUP_WORDS);
+    }
 
     #[test]
     fn the_part_of_earlier_steps_only_moves_the_distribution_of_the_integers() {

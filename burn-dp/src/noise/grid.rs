@@ -182,6 +182,9 @@ mod tests {
                 }
             }
         }
+        // The bit that the sum does not resolve decides between two floats.
+        let (grid, sum, noise) = (integers(), 2f32.powi(55), (1 << 31) + 3);
+        assert_eq!(grid.release_one(sum, noise), exact(&grid, sum, noise));
     }
 
     #[test]
@@ -199,6 +202,9 @@ mod tests {
         }
         // 2^75 standard deviations.
         assert_eq!(last, 2f32.powi(75) * 1e-25);
+        for power in 117..123 {
+            assert_eq!(integers().round(2f64.powi(power)), 1 << power.min(120));
+        }
     }
 
     #[test]

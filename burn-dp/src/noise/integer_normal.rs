@@ -135,8 +135,13 @@ fn polynomial([c0, c1, c2_c3, c4]: [u64; 4], t: u64) -> u64 {
 pub(super) mod tests {
     use super::*;
 
-    /// Returns the value of a word, from each of the places in a group that it may have.
     fn normal(word: u64, other: u64) -> i64 {
+        normal_pair(word, other)[0]
+    }
+
+    /// Returns the values of two words of a pair, from each of the places in a group that they may
+    /// have.
+    fn normal_pair(word: u64, other: u64) -> [i64; 2] {
         let mut words = Group::new();
         let mut position = 0;
         words.set_words(|| {
@@ -150,7 +155,7 @@ pub(super) mod tests {
             assert!(pair[..GROUP_BLOCKS].iter().all(|&value| value == values[0]));
             assert!(pair[GROUP_BLOCKS..].iter().all(|&value| value == values[GROUP_BLOCKS]));
         }
-        values[0]
+        [values[0], values[GROUP_BLOCKS]]
     }
 
     /// Returns the value at a place of an octave.
@@ -171,6 +176,8 @@ pub(super) mod tests {
             let error = (normal(word, other) as f64 - exact).abs();
             // The golden numbers have two decimal places.
             assert!(error <= 0.76 + 0.005, "{word:#x}: {error}");
+            // Each word of a pair extends the other one.
+            assert_eq!(normal_pair(word, other)[1], normal(other, word), "{other:#x}");
         }
     }
 

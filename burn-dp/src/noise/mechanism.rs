@@ -329,6 +329,7 @@ mod tests {
         let number = 2 * TASK_VALUES + 131;
         for (noise_std, scale) in [(1.0, 1.0), (0.7, 1.0 / 256.0), (3e-5, 2.0), (1e6, 1e-3)] {
             let mechanism = GaussianMechanism::new(noise_std, scale).unwrap();
+            assert_eq!((mechanism.noise_std(), mechanism.scale()), (noise_std, scale));
             let grid = mechanism.grid;
             let sums = sums(number);
             let released = release(&mechanism, &sums);

@@ -190,7 +190,11 @@ mod tests {
     fn every_recurrence_is_the_noising_of_its_strategy() {
         let independent: Vec<f64> =
             (0..32).map(|i| ((i * 37 + 11) % 29) as f64 / 7.0 - 2.0).collect();
-        for strategy in strategies(32) {
+        let mut all = strategies(32);
+        all.push(Strategy::banded_inverse(32, &[0.8, -0.4, 0.1]).unwrap());
+        let normalized: Vec<_> =
+            all.iter().cloned().map(Strategy::with_normalized_columns).collect();
+        for strategy in all.into_iter().chain(normalized) {
             let recurrences = Recurrences::new(&strategy);
             let mut slots = vec![f64::NAN; recurrences.slots()];
             if let NoiseRecipe::Buffers { .. } = recurrences.noising.recipe() {
@@ -256,6 +260,15 @@ mod tests {
                 }
                 z
             };
+            // ‖M‖² is at most the largest sum of a row times the largest sum of a column.
+            let (mut rows, mut largest_column) = (vec![0.0; STEPS], 0.0f64);
+            for s in 0..STEPS {
+                let unit: Vec<f64> = (0..STEPS).map(|t| f64::from(u8::from(t == s))).collect();
+                let column = solve(&unit);
+                largest_column = largest_column.max(column.iter().map(|x| x.abs()).sum());
+                rows.iter_mut().zip(column).for_each(|(row, x)| *row += x.abs());
+            }
+            let bound = (rows.into_iter().fold(0.0, f64::max) * largest_column).sqrt();
             let length = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
             let mut x: Vec<f64> = (0..STEPS).map(|i| 1.0 + (i as f64).sin()).collect();
             let mut norm = 0.0;
@@ -265,8 +278,9 @@ mod tests {
                 x = solve_transposed(&solve(&x));
                 norm = length(&x).sqrt();
             }
-            let least = 4.0 * (STEPS as f64).sqrt() * norm / strategy.smallest_diagonal();
-            let gain = rounding_gain(&strategy);
+            let factor = 4.0 * (STEPS as f64).sqrt() / strategy.smallest_diagonal();
+            let (gain, least) = (rounding_gain(&strategy), factor * norm);
+            assert!((gain / (factor * bound) - 1.0).abs() < 1e-9, "{strategy}: {gain} {bound}");
             assert!(gain >= 0.999_999 * least, "{strategy}: {gain} {least}");
             assert!(gain < 4.0 * least, "{strategy}: {gain} {least}");
         }

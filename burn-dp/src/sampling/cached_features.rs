@@ -168,6 +168,11 @@ mod tests {
         assert!(!differs(&[infinite, 1.0], &[infinite, 1.0]) && !differs(&[1.0], &[1.0 + 1e-7]));
     }
 
+    #[test]
+    fn differences_are_relative_to_the_largest_feature() {
+        assert!(differs(&[1e-3], &[1.001e-3]) && !differs(&[1e3], &[1000.2]));
+    }
+
     /// Texts of one to five numbers.
     fn texts(count: usize) -> InMemDataset<Vec<f32>> {
         let text = |unit: usize| (0..unit % 5 + 1).map(|at| (unit + at) as f32 * 0.1).collect();

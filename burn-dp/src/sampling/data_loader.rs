@@ -310,6 +310,7 @@ mod tests {
     fn steps_that_were_used_or_do_not_exist_are_refused() {
         let mut batches = builder().build(dataset(6), sampler(6, 0.5), 10).unwrap();
         batches.by_ref().take(3).for_each(drop);
+        assert_eq!(batches.size_hint(), (7, Some(7)));
         let error = batches.skip_to(2).unwrap_err().to_string();
         assert!(error.contains("from 3 to 10, got 2"), "{error}");
         let batches = builder().build(dataset(6), sampler(6, 0.5), 10).unwrap();

@@ -453,7 +453,9 @@ mod tests {
             let items = InMemDataset::new(items.iter().map(|item| item.to_vec()).collect());
             Distinct::by_user(items, |example: &Example| example.0)
         };
-        assert!(users(&[&[("a", 1), ("a", 2)], &[], &[("b", 1)], &[]]).is_ok());
+        let compared = users(&[&[("a", 1), ("a", 2)], &[], &[("b", 1)], &[]]).unwrap();
+        assert_eq!(compared.identity(), RecordIdentity::UsersCompared);
+        assert_eq!(compared.unit(), Some(UnitOfPrivacy::User));
         let error = users(&[&[("a", 1)], &[("b", 1)], &[("a", 2)]]).unwrap_err().to_string();
         assert!(error.contains("items 0 and 2 hold examples of the same user"), "{error}");
         let error = users(&[&[("a", 1)], &[("b", 1), ("c", 1)]]).unwrap_err().to_string();
@@ -482,6 +484,7 @@ mod tests {
         assert_eq!(by_user([&[1], &[], &[2]]), by_user([&[1, 1], &[], &[2]]));
         assert_ne!(by_user([&[1], &[], &[2]]), by_user([&[], &[1], &[2]]));
         assert_eq!(Distinct::<_, u32>::assume(records(0..9)).digest(), None);
+        assert_eq!(records(0..9).digest(), None);
     }
 
     #[test]
@@ -490,6 +493,7 @@ mod tests {
         assert_eq!(assumed.identity(), RecordIdentity::Declared);
         let compared = Distinct::<_, u32>::new(records(0..9)).unwrap();
         assert_eq!(compared.identity(), RecordIdentity::Compared);
+        assert_eq!(compared.get_many(vec![3, 1]).unwrap(), [3, 1]);
         assert_eq!(records(0..9).identity(), RecordIdentity::Declared);
     }
 }

@@ -292,10 +292,11 @@ mod tests {
     #[test]
     fn parts_contain_each_unit_once_at_any_size() {
         for units in [0, 1, 7, 8] {
-            let draw = draw(0, (0..units).map(|i| 2 * i).collect(), 99).unwrap();
+            let draw = draw(6, (0..units).map(|i| 2 * i).collect(), 99).unwrap();
             for size in [1, 3, 8, usize::MAX] {
                 let parts: Vec<_> = draw.parts(size).unwrap().collect();
                 assert_eq!(parts.len(), units.div_ceil(size));
+                assert!(parts.iter().all(|part| part.step() == 6));
                 let found: Vec<_> =
                     parts.iter().flat_map(|part| part.private_indices().to_vec()).collect();
                 assert_eq!(found, draw.private_indices());

@@ -178,6 +178,7 @@ mod tests {
     use super::*;
     use crate::random::InsecureSeed;
     use crate::random::statistics::{assert_chi_squared, assert_standard_normal, chi_squared};
+    use crate::sampling::PoissonSampler;
 
     fn seeded(size: usize, expected: f64, separation: usize) -> MinSeparationSampler {
         let sampler = MinSeparationSampler::new(size, expected, separation).unwrap();
@@ -275,6 +276,15 @@ mod tests {
         for separation in [0, 91] {
             let error = MinSeparationSampler::new(90, 0.5, separation).unwrap_err().to_string();
             assert!(error.contains("separation"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_separation_of_one_draws_the_units_of_poisson_sampling() {
+        let poisson = PoissonSampler::with_expected_batch_size(300, 20.0).unwrap();
+        let poisson = poisson.with_key(InsecureSeed(13));
+        for step in 0..10 {
+            assert_eq!(units(&seeded(300, 20.0, 1), step), units(&poisson, step));
         }
     }
 

@@ -429,6 +429,8 @@ mod tests {
         let dataset = selection.dataset(examples, of_example).unwrap();
         assert_eq!(dataset.get_many(vec![0, 1, 2]).unwrap(), [10, 12, 13]);
         assert_eq!(Dataset::<i32, _>::len(&dataset), selection.len());
+        assert!(!selection.is_empty());
+        assert_eq!(DistinctRecords::<i32, _>::unit(&dataset), Some(UnitOfPrivacy::Example));
         let short = InMemDataset::new(vec![10]);
         let error = selection.dataset(short, of_example).map(drop).unwrap_err().to_string();
         assert!(error.contains("4 examples"), "{error}");
@@ -454,6 +456,7 @@ mod tests {
         let keyed = || Distinct::by_key(InMemDataset::new((0..6).collect()), u8::clone).unwrap();
         let compared = selection.dataset(keyed(), owners).unwrap();
         assert!(DistinctRecords::<u8, _>::digest(&compared).is_some());
+        assert!(compared.check_record(1, &3).is_ok() && compared.check_record(1, &1).is_err());
         let assumed = selection.assume_dataset::<_, u8, _>(keyed()).unwrap();
         assert!(DistinctRecords::<u8, _>::digest(&assumed).is_none());
     }

@@ -243,6 +243,22 @@ mod tests {
     }
 
     #[test]
+    fn the_digits_after_the_first_word_of_a_unit_are_its_own_stream() {
+        let (seed, step) = (10, 3);
+        let words = |position: u64| {
+            let key = InsecureSeed(seed).into();
+            Stream::new(&key, Domain::Sampling, step, position).into_words()
+        };
+        // A word and a one after its last digit are an exact probability.
+        let small = (0..).zip(words(0)).filter(|&(_, word)| word < 1 << 52);
+        for (unit, word) in small.take(16) {
+            let q = (word as f64 + 0.5) * 2f64.powi(-64);
+            let is_drawn = indices(&seeded(unit + 1, q, seed), step).contains(&unit);
+            assert_eq!(is_drawn, words(unit as u64 + 1).next().unwrap() < 1 << 63, "{unit}");
+        }
+    }
+
+    #[test]
     fn steps_and_nearby_units_are_independent_in_a_large_data_set() {
         // Disjoint pairs of units of a fair draw; error rate 1e-6 for each of the four bounds.
         let units = 1 << 20;
