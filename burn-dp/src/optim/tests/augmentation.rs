@@ -200,3 +200,24 @@ fn images_that_move_pass_the_test_of_independence_by_value() {
     let groups = "that each group of consecutive losses";
     assert!(!statement.not_covered.iter().any(|line| line.contains(groups)));
 }
+
+#[test]
+fn a_run_that_is_resumed_without_copies_still_states_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = optimizer().with_release_log(folder.path().join("releases.log")).unwrap();
+    let batcher = AugmentationBatcher::new(Images, COPIES, |&unit: &usize, _| unit).unwrap();
+    let dataset = InMemDataset::new((0..12).collect::<Vec<usize>>());
+    let batches = begun.plan().batches(dataset, batcher, &device()).unwrap();
+    let (mut begun, model) = (begun, Moving::new());
+    let batch = batches.into_iter().next().unwrap().unwrap();
+    begun.backward_batch(&model, &batch, 4, |model: &Moving, x| model.losses(x)).unwrap();
+    begun.step(0.1, model, batch).unwrap();
+    let record = begun.to_record().unwrap();
+    drop(begun);
+    for (copies, expected) in [(1, "4"), (2, "4; 2")] {
+        let backward = PrivateBackward::new().with_group_size(copies);
+        let resumed = optimizer().with_backward(backward).load_record(record.clone()).unwrap();
+        let statement = resumed.statement(&[1e-3]).unwrap();
+        assert_eq!(statement.facts["augmentation_multiplicity"], expected);
+    }
+}
