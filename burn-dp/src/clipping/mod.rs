@@ -24,6 +24,8 @@
 mod policies;
 mod thresholds;
 
+#[cfg(test)]
+pub(crate) use policies::Own;
 pub use policies::{
     AutomaticClipping, Clipping, ClippingConfig, FlatClipping, GroupedClipping, LayerwiseClipping,
     MultipliedClipping, PublicNorms, QuantileClipping, QuantileEstimate, QuantileRule,

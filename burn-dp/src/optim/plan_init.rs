@@ -426,25 +426,14 @@ mod tests {
 
     #[test]
     fn what_is_not_data_is_refused_when_a_configuration_is_saved() {
-        use crate::clipping::Thresholds;
+        use crate::clipping::Own;
         use crate::schedule::Schedule;
-        #[derive(Clone, Debug)]
-        struct Own;
-        impl Clipping for Own {
-            fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
-                Thresholds::whole(1.0)
-            }
-
-            fn describe(&self) -> String {
-                "my own".into()
-            }
-        }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plan.json");
         for number in [f64::NAN, f64::INFINITY] {
             assert!(config().with_max_grad_norm(number).save(&path).is_err());
         }
-        let error = config().with_clipping(Own).save(&path).unwrap_err().to_string();
+        let error = config().with_clipping(Own("my own")).save(&path).unwrap_err().to_string();
         assert!(error.contains("my own") && error.contains("with_clipping"), "{error}");
         let function = Schedule::function("half", |_| 0.5);
         let error = config().with_noise_schedule(function).save(&path).unwrap_err().to_string();

@@ -152,3 +152,19 @@ impl Clipping for Box<dyn Clipping> {
         (**self).load_state(state)
     }
 }
+
+/// A policy that is not of this crate, with this description.
+#[cfg(test)]
+#[derive(Clone, Debug)]
+pub(crate) struct Own(pub(crate) &'static str);
+
+#[cfg(test)]
+impl Clipping for Own {
+    fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
+        Thresholds::whole(1.0)
+    }
+
+    fn describe(&self) -> String {
+        self.0.into()
+    }
+}
