@@ -26,6 +26,7 @@ mod thresholds;
 
 #[cfg(test)]
 pub(crate) use policies::Own;
+pub(crate) use policies::Seal;
 pub use policies::{
     AutomaticClipping, Clipping, ClippingConfig, FlatClipping, GroupedClipping, LayerwiseClipping,
     MultipliedClipping, PublicNorms, QuantileClipping, QuantileEstimate, QuantileRule,

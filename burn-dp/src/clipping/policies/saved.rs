@@ -5,7 +5,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::config::{ClippingConfig, Settings};
-use super::policy::Clipping;
+use super::policy::{Clipping, Seal};
 use super::{
     AutomaticClipping, FlatClipping, GroupedClipping, LayerwiseClipping, MultipliedClipping,
     QuantileClipping, QuantileTracker, ScheduledClipping,
@@ -97,7 +97,7 @@ impl Settings {
 
 impl Serialize for dyn Clipping + '_ {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Some(ClippingConfig(settings)) = self.to_config() else {
+        let Some(ClippingConfig(settings)) = self.to_config(Seal) else {
             return Err(S::Error::custom(format!(
                 "the clipping policy ({}) cannot be saved, because it is not one of burn-dp; leave \
                  it out, and give it with `with_clipping` after loading",
