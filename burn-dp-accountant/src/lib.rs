@@ -115,7 +115,8 @@ mod saddle;
 pub mod search;
 mod split;
 mod statement;
-mod strict_json;
+#[doc(hidden)]
+pub mod strict_json;
 mod tan;
 mod threads;
 

@@ -8,7 +8,7 @@ use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn_dp::checkpoint::{Checkpoint, Checkpointer};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan};
-
+use burn_dp_accountant::strict_json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -44,6 +44,7 @@ pub enum Start {
 /// The stored form of the settings. A file without the program's name was written by another
 /// program.
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Saved {
     program: String,
     settings: BTreeMap<String, String>,
@@ -225,7 +226,7 @@ impl Checkpoints {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|source| TrainError::Io { path: path.clone(), source })?,
         };
-        let saved: Option<Saved> = serde_json::from_slice(&bytes).ok();
+        let saved: Option<Saved> = strict_json::read(&bytes).ok();
         match saved.filter(|saved| saved.program == PROGRAM) {
             Some(saved) => Ok(Some(saved.settings)),
             None => {
@@ -423,8 +424,13 @@ mod tests {
         let checkpoints = checkpoints(&folder.path().join("out"), "");
         begin(&checkpoints);
         let path = checkpoints.settings_file();
-        let content = std::fs::read(&path).unwrap();
-        for damaged in [Some(&content[..content.len() / 2]), None] {
+        let content = std::fs::read_to_string(&path).unwrap();
+        // The last of two values would be the one that is compared.
+        let repeated = content.replace("\"--lr\": ", "\"--lr\": \"9\", \"--lr\": ");
+        let unknown = content.replacen('{', "{\"x\": 1,", 1);
+        assert!(repeated != content && unknown != content);
+        let cut = &content[..content.len() / 2];
+        for damaged in [Some(cut), Some(&repeated), Some(&unknown), None] {
             match damaged {
                 Some(content) => std::fs::write(&path, content).unwrap(),
                 None => std::fs::remove_file(&path).unwrap(),

@@ -373,6 +373,33 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_with_an_unknown_or_repeated_field_is_refused() {
+        use crate::clipping::GroupedClipping;
+        use crate::model::groups::three_groups;
+        use crate::schedule::Schedule;
+        use burn_dp_accountant::correlated_noise::Strategy;
+        let config = config()
+            .with_clipping(GroupedClipping::equal(three_groups(), 1.0).unwrap())
+            .with_noise_schedule(Schedule::exponential(0.9, 50).unwrap())
+            .with_sampling(SamplingScheme::TruncatedPoisson { max_batch_size: 150 })
+            .with_correlated_noise(Strategy::identity(500).unwrap());
+        let text = serde_json::to_string(&config).unwrap();
+        let load = |text: &str| PrivacyPlanConfig::load_binary(text.as_bytes());
+        assert!(load(&text).is_ok());
+        for field in ["\"c\":2", "\"steps\":500"] {
+            assert!(text.contains(field), "{text}");
+            let error = load(&text.replace(field, &format!("{field},{field}"))).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains("repeated") || error.contains("duplicate"), "{error}");
+        }
+        for field in ["\"every\":50", "\"max_batch_size\":150", "\"kind\":\"identity\""] {
+            assert!(text.contains(field), "{text}");
+            let error = load(&text.replace(field, &format!("{field},\"x\":1"))).unwrap_err();
+            assert!(error.to_string().contains("unknown field `x`"), "{field}: {error}");
+        }
+    }
+
+    #[test]
     fn a_simulation_calibrates_less_noise_and_is_part_of_the_plan() {
         use burn_dp_accountant::correlated_noise::Strategy;
         let budget = Budget::new(2.0, 1e-5).unwrap();
