@@ -186,7 +186,7 @@ impl PrivacyPlan {
     }
 
     /// Returns how many releases of a ledger of the run are its own, after the earlier ones.
-    pub(crate) fn own_releases(&self, ledger: &PrivacyLedger) -> u64 {
+    pub fn own_releases(&self, ledger: &PrivacyLedger) -> u64 {
         self.earlier.own_releases(ledger)
     }
 
