@@ -134,6 +134,8 @@ pub use gdp::{
     TradeoffCurve, TradeoffFunction,
 };
 pub use group::GroupEpsilon;
+#[doc(hidden)]
+pub use ledger::join_values;
 pub use ledger::{
     LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, NoiseProvenance, PrivacyLedger, UnitOfPrivacy,
 };
