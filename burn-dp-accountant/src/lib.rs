@@ -115,7 +115,8 @@ mod saddle;
 pub mod search;
 mod split;
 mod statement;
-mod strict_json;
+#[doc(hidden)]
+pub mod strict_json;
 mod tan;
 mod threads;
 
@@ -133,6 +134,8 @@ pub use gdp::{
     TradeoffCurve, TradeoffFunction,
 };
 pub use group::GroupEpsilon;
+#[doc(hidden)]
+pub use ledger::join_values;
 pub use ledger::{
     LEDGER_FORMAT_VERSION, LedgerEntry, LedgerHeader, NoiseProvenance, PrivacyLedger, UnitOfPrivacy,
 };

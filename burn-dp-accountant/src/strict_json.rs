@@ -21,15 +21,16 @@ const WITHOUT_FIELDS: [(&str, &str); 5] = [
 ///
 /// Returns the error of the parser, or an unknown field of a variant without fields, or a field
 /// that is repeated.
-pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
-    let read = serde_json::from_str(text)?;
-    let Unrepeated(value) = serde_json::from_str(text)?;
+pub fn read<T: DeserializeOwned>(json: impl AsRef<[u8]>) -> Result<T, serde_json::Error> {
+    let read = serde_json::from_slice(json.as_ref())?;
+    let Unrepeated(value) = serde_json::from_slice(json.as_ref())?;
     check(&value)?;
     Ok(read)
 }
 
 /// A JSON value without repeated fields, of which a [`Value`] keeps the last one.
-pub(crate) struct Unrepeated(pub(crate) Value);
+#[derive(Debug)]
+pub struct Unrepeated(pub Value);
 
 impl<'de> Deserialize<'de> for Unrepeated {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

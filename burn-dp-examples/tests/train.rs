@@ -381,7 +381,9 @@ fn a_run_after_earlier_releases_has_one_budget_with_them_also_if_it_is_resumed()
     let mut both = before.clone();
     both.record_many(&DpEvent::dp_sgd_step(0.05, sigma), 60).unwrap();
     let epsilon = figures["epsilon"].as_f64().unwrap();
-    assert_eq!(both.epsilon(1e-4).unwrap().upper, epsilon);
+    let expected = both.epsilon(1e-4).unwrap().upper;
+    // On Windows the last digit differed between the two processes.
+    assert!((epsilon / expected - 1.0).abs() < 1e-12, "{epsilon} {expected}");
     assert!((1.99..=2.0).contains(&epsilon), "{epsilon}");
     let written = PrivacyLedger::load(folder.path().join("out/ledger.json")).unwrap();
     assert_eq!(written.entries(), both.entries());

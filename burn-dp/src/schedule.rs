@@ -27,7 +27,7 @@ pub struct Schedule {
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Kind {
     Constant,
     Exponential {

@@ -128,15 +128,15 @@ impl LedgerHeader {
     /// Adds what `other` says about another run on the same data: descriptions, facts, and
     /// sentences that are not here yet.
     pub(super) fn join(&mut self, other: &Self) {
-        join(&mut self.sampler, &other.sampler);
-        join(&mut self.clipping, &other.clipping);
+        join_values(&mut self.sampler, &other.sampler);
+        join_values(&mut self.clipping, &other.clipping);
         other.facts.iter().for_each(|(name, value)| self.join_fact(name, value));
         other.not_covered.iter().for_each(|sentence| self.join_not_covered(sentence));
     }
 
     /// Adds a value of a fact, which keeps its other values.
     pub(super) fn join_fact(&mut self, name: &str, value: &str) {
-        join(self.facts.entry(name.into()).or_default(), value);
+        join_values(self.facts.entry(name.into()).or_default(), value);
     }
 
     /// Adds a sentence that is not here yet.
@@ -173,7 +173,8 @@ impl LedgerHeader {
 const DIVISION: [&str; 3] = ["mini_set_size", "examples", "mini_set_members"];
 
 /// Adds the values of a description that are not there yet.
-fn join(text: &mut String, other: &str) {
+#[doc(hidden)]
+pub fn join_values(text: &mut String, other: &str) {
     for value in other.split("; ").filter(|value| !value.is_empty()) {
         if text.is_empty() {
             *text = value.into();

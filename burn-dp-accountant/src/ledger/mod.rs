@@ -8,5 +8,5 @@ mod record;
 
 pub use entry::LedgerEntry;
 pub use file::LEDGER_FORMAT_VERSION;
-pub use header::{LedgerHeader, NoiseProvenance, UnitOfPrivacy};
+pub use header::{LedgerHeader, NoiseProvenance, UnitOfPrivacy, join_values};
 pub use record::PrivacyLedger;

@@ -8,7 +8,7 @@ use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn_dp::checkpoint::{Checkpoint, Checkpointer};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan};
-
+use burn_dp_accountant::strict_json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -44,6 +44,7 @@ pub enum Start {
 /// The stored form of the settings. A file without the program's name was written by another
 /// program.
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Saved {
     program: String,
     settings: BTreeMap<String, String>,
@@ -153,12 +154,17 @@ impl Checkpoints {
         model: M,
     ) -> Result<(DpOptimizer, M), TrainError> {
         let checkpoint = self.latest()?;
-        self.compare_settings()?;
+        let is_compared = self.compare_settings()?;
         let checkpoint = match self.start {
             Start::SkipLostSteps => checkpoint.skip_lost_steps(),
             Start::First | Start::Resume => checkpoint,
         };
-        Ok(checkpoint.restore(plan, inner, model)?)
+        let (optim, model) = checkpoint.restore(plan, inner, model)?;
+        // Before its first release a run that was killed may have no checksum, and needs none.
+        if !is_compared && optim.plan().own_releases(&optim.ledger()) > 0 {
+            return Err(self.damaged_settings());
+        }
+        Ok((optim, model))
     }
 
     fn latest(&self) -> Result<Checkpoint, TrainError> {
@@ -172,17 +178,9 @@ impl Checkpoints {
         })
     }
 
-    fn compare_settings(&self) -> Result<(), TrainError> {
-        let Ok(Some(saved)) = self.saved() else {
-            let path = self.settings_file();
-            let reason = format!(
-                "compares the settings with {}, which is missing, damaged or of another program; \
-                 restore the file from a backup, or begin a new run in another --output: what the \
-                 interrupted run released stays spent",
-                path.display()
-            );
-            return Err(TrainError::option("--resume", reason));
-        };
+    /// Returns whether everything was compared: `false` if the checksum of the data is missing.
+    fn compare_settings(&self) -> Result<bool, TrainError> {
+        let Ok(Some(saved)) = self.saved() else { return Err(self.damaged_settings()) };
         let settings = self.publishable()?;
         let unset = "not set".to_string();
         // The defaults of other options depend on the trained part.
@@ -195,7 +193,7 @@ impl Checkpoints {
             !is_unknown && saved.get(*name) != settings.get(*name)
         };
         match names.into_iter().find(differs) {
-            None => Ok(()),
+            None => Ok(settings.keys().all(|name| saved.contains_key(name))),
             Some(name) => {
                 let before = saved.get(name).unwrap_or(&unset);
                 let now = settings.get(name).unwrap_or(&unset);
@@ -208,6 +206,16 @@ impl Checkpoints {
                 Err(TrainError::option("--resume", reason))
             }
         }
+    }
+
+    fn damaged_settings(&self) -> TrainError {
+        let reason = format!(
+            "compares the settings with {}, which is missing, damaged or of another program; \
+             restore the file from a backup, or begin a new run in another --output: what the \
+             interrupted run released stays spent",
+            self.settings_file().display()
+        );
+        TrainError::option("--resume", reason)
     }
 
     fn settings_file(&self) -> PathBuf {
@@ -225,7 +233,7 @@ impl Checkpoints {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|source| TrainError::Io { path: path.clone(), source })?,
         };
-        let saved: Option<Saved> = serde_json::from_slice(&bytes).ok();
+        let saved: Option<Saved> = strict_json::read(&bytes).ok();
         match saved.filter(|saved| saved.program == PROGRAM) {
             Some(saved) => Ok(Some(saved.settings)),
             None => {
@@ -364,6 +372,9 @@ mod tests {
     use burn::tensor::Device;
     use burn_dp::optim::PrivacyPlanConfig;
     use burn_dp::updates::UnitUpdate;
+    use burn_dp_accountant::{
+        DpEvent, LedgerHeader, NeighboringRelation, PrivacyLedger, UnitOfPrivacy,
+    };
 
     use super::*;
     use crate::training::TrainOptions;
@@ -423,8 +434,13 @@ mod tests {
         let checkpoints = checkpoints(&folder.path().join("out"), "");
         begin(&checkpoints);
         let path = checkpoints.settings_file();
-        let content = std::fs::read(&path).unwrap();
-        for damaged in [Some(&content[..content.len() / 2]), None] {
+        let content = std::fs::read_to_string(&path).unwrap();
+        // The last of two values would be the one that is compared.
+        let repeated = content.replace("\"--lr\": ", "\"--lr\": \"9\", \"--lr\": ");
+        let unknown = content.replacen('{', "{\"x\": 1,", 1);
+        assert!(repeated != content && unknown != content);
+        let cut = &content[..content.len() / 2];
+        for damaged in [Some(cut), Some(&repeated), Some(&unknown), None] {
             match damaged {
                 Some(content) => std::fs::write(&path, content).unwrap(),
                 None => std::fs::remove_file(&path).unwrap(),
@@ -449,17 +465,20 @@ mod tests {
     fn abandoned(output: &Path, steps: u64) -> Checkpoints {
         let checkpoints = checkpoints(output, "");
         std::fs::create_dir_all(&checkpoints.folder).unwrap();
-        let (mut model, optim) = new_run();
-        let sampler = optim.plan().sampler().unwrap();
+        let (model, optim) = new_run();
         let log = checkpoints.folder.join("releases.log");
-        let mut optim = optim.with_release_log(log).unwrap();
+        take_steps(model, optim.with_release_log(log).unwrap(), steps);
+        checkpoints
+    }
+
+    fn take_steps(mut model: Linear, mut optim: DpOptimizer, steps: u64) {
+        let sampler = optim.plan().sampler().unwrap();
         for step in 0..steps {
             let draw = sampler.draw(step).unwrap();
             let zero = |_: Linear, _: usize| Ok(UnitUpdate::zero());
             optim.unit_updates(&model, &draw, zero).unwrap();
             model = optim.step(0.1, model, draw).unwrap();
         }
-        checkpoints
     }
 
     #[test]
@@ -559,6 +578,40 @@ mod tests {
         checkpoints.begin(&model, &optim).unwrap_err();
         let stored = std::fs::read_to_string(checkpoints.settings_file()).unwrap();
         assert!(stored.contains("--lr") && !stored.contains(CHECKSUM), "{stored}");
+    }
+
+    // A process that is killed after its first checkpoint leaves settings without a checksum.
+    #[test]
+    fn a_checksum_may_be_missing_before_the_first_release_and_not_after() {
+        let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
+        let mut earlier = PrivacyLedger::new(header);
+        earlier.record(&DpEvent::gaussian(9.0)).unwrap();
+        let plan = || {
+            let config = PrivacyPlanConfig::new(20, 5.0).with_steps(9).with_noise_multiplier(1.0);
+            config.with_earlier_releases(earlier.clone()).init().unwrap()
+        };
+        let inner = || SgdConfig::new().init();
+        for steps in [0, 2] {
+            let folder = tempfile::tempdir().unwrap();
+            let checkpoints = checkpoints(&folder.path().join("out"), "").with_data(&[1u8, 2, 3]);
+            let (model, optim) = (new_run().0, plan().optimizer(inner()));
+            checkpoints.begin(&model, &optim).unwrap();
+            take_steps(model, optim, steps);
+            let mut settings = checkpoints.saved().unwrap().unwrap();
+            settings.remove(CHECKSUM).unwrap();
+            checkpoints.write_settings(settings).unwrap();
+
+            let checkpoints = checkpoints.with_start(Start::Resume);
+            let resumed = checkpoints.begin_or_resume(plan(), inner(), new_run().0);
+            if steps > 0 {
+                let error = resumed.err().unwrap().to_string();
+                assert!(error.contains("settings.json, which is missing, damaged"), "{error}");
+                continue;
+            }
+            let (optim, model) = resumed.unwrap();
+            checkpoints.begin(&model, &optim).unwrap();
+            assert!(checkpoints.saved().unwrap().unwrap().contains_key(CHECKSUM));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use burn::module::Module;
 use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use burn::store::{ModuleRecord, RecordError};
 use burn::tensor::Bytes;
+use burn_dp_accountant::strict_json::Unrepeated;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -55,7 +56,7 @@ pub(crate) struct SavedRun {
 impl PrivacyState {
     /// Parses the content of the file `path`.
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DpError> {
-        let value: serde_json::Value =
+        let Unrepeated(value) =
             serde_json::from_slice(bytes).map_err(|error| damaged(path, error))?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {}

@@ -24,6 +24,9 @@
 mod policies;
 mod thresholds;
 
+#[cfg(test)]
+pub(crate) use policies::Own;
+pub(crate) use policies::Seal;
 pub use policies::{
     AutomaticClipping, Clipping, ClippingConfig, FlatClipping, GroupedClipping, LayerwiseClipping,
     MultipliedClipping, PublicNorms, QuantileClipping, QuantileEstimate, QuantileRule,

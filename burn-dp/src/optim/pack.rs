@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::{Bytes, TensorData};
+use burn_dp_accountant::strict_json;
 use burn_pack::{Error, Reader, Tensor, Writer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -62,7 +63,7 @@ pub(crate) fn read<S: DeserializeOwned>(
         ));
     }
     let settings = metadata.get("settings").map(String::as_str).unwrap_or_default();
-    let settings = serde_json::from_str(settings).map_err(unreadable)?;
+    let settings = strict_json::read(settings).map_err(unreadable)?;
     let tensors = reader.into_tensors().map_err(unreadable)?.into_iter().map(|tensor| {
         let (name, dtype, shape, _, bytes) = tensor.into_parts()?;
         Ok((name, TensorData::from_bytes(bytes, shape, dtype)))
@@ -77,4 +78,29 @@ pub(crate) fn unreadable(error: impl std::fmt::Display) -> DpError {
 
 fn unwritable(error: impl std::fmt::Display) -> DpError {
     DpError::encoding("the record", error)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde::Serializer;
+
+    use super::*;
+
+    #[test]
+    fn a_repeated_setting_is_refused() {
+        struct Settings(&'static [(&'static str, f64)]);
+        impl Serialize for Settings {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(self.0.iter().copied())
+            }
+        }
+        let read = |settings| {
+            let tensor = ("t".to_string(), TensorData::from([1.0f32]));
+            read::<BTreeMap<String, f64>>(&write(&settings, [tensor]).unwrap())
+        };
+        assert!(read(Settings(&[("a", 1.0), ("b", 2.0)])).is_ok());
+        let error = read(Settings(&[("a", 1.0), ("a", 2.0)])).unwrap_err().to_string();
+        assert!(error.contains("`a` is repeated"), "{error}");
+    }
 }

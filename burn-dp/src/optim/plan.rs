@@ -16,7 +16,7 @@ use super::earlier::Earlier;
 use super::owner_limit::OwnerLimit;
 use super::{PUBLIC_DATA, SamplingScheme};
 use crate::DpError;
-use crate::clipping::{Clipping, StepNoise};
+use crate::clipping::{Clipping, Seal, StepNoise};
 use crate::noise::CorrelatedNoise;
 use crate::random::{Key, NoiseSource};
 use crate::sampling::{
@@ -186,7 +186,7 @@ impl PrivacyPlan {
     }
 
     /// Returns how many releases of a ledger of the run are its own, after the earlier ones.
-    pub(crate) fn own_releases(&self, ledger: &PrivacyLedger) -> u64 {
+    pub fn own_releases(&self, ledger: &PrivacyLedger) -> u64 {
         self.earlier.own_releases(ledger)
     }
 
@@ -301,7 +301,7 @@ impl PrivacyPlan {
     /// policy that is not of this crate, or a schedule that is a function.
     pub(crate) fn has_own_policy(&self) -> bool {
         // Such settings cannot be saved as data.
-        let clipping = self.clipping.to_config().map(serde_json::to_value);
+        let clipping = self.clipping.to_config(Seal).map(serde_json::to_value);
         !matches!(clipping, Some(Ok(_))) || serde_json::to_value(&self.noise_schedule).is_err()
     }
 

@@ -1,9 +1,9 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use burn::config::Config;
+use burn::config::{Config, ConfigError};
 use burn_dp_accountant::correlated_noise::Strategy;
-use burn_dp_accountant::{Budget, PrivacyLedger, Simulation, UnitOfPrivacy};
+use burn_dp_accountant::{Budget, PrivacyLedger, Simulation, UnitOfPrivacy, strict_json};
 use serde::{Deserialize, Serialize};
 
 use super::SamplingScheme;
@@ -106,6 +106,21 @@ impl Config for PrivacyPlanConfig {
         let mut written = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
         written.write_all(json.as_bytes())?;
         written.persist(file).map(drop).map_err(|error| error.error)
+    }
+
+    /// Loads the configuration. Nothing in the file is skipped.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read, and for an unknown or repeated field.
+    fn load<P: AsRef<Path>>(file: P) -> Result<Self, ConfigError> {
+        let found = std::fs::read(&file);
+        let missing = |_| ConfigError::FileNotFound(file.as_ref().display().to_string());
+        Self::load_binary(&found.map_err(missing)?)
+    }
+
+    fn load_binary(data: &[u8]) -> Result<Self, ConfigError> {
+        strict_json::read(data).map_err(|error| ConfigError::InvalidFormat(error.to_string()))
     }
 }
 

@@ -374,6 +374,33 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_with_an_unknown_or_repeated_field_is_refused() {
+        use crate::clipping::GroupedClipping;
+        use crate::model::groups::three_groups;
+        use crate::schedule::Schedule;
+        use burn_dp_accountant::correlated_noise::Strategy;
+        let config = config()
+            .with_clipping(GroupedClipping::equal(three_groups(), 1.0).unwrap())
+            .with_noise_schedule(Schedule::exponential(0.9, 50).unwrap())
+            .with_sampling(SamplingScheme::TruncatedPoisson { max_batch_size: 150 })
+            .with_correlated_noise(Strategy::identity(500).unwrap());
+        let text = serde_json::to_string(&config).unwrap();
+        let load = |text: &str| PrivacyPlanConfig::load_binary(text.as_bytes());
+        assert!(load(&text).is_ok());
+        for field in ["\"c\":2", "\"steps\":500"] {
+            assert!(text.contains(field), "{text}");
+            let error = load(&text.replace(field, &format!("{field},{field}"))).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains("repeated") || error.contains("duplicate"), "{error}");
+        }
+        for field in ["\"every\":50", "\"max_batch_size\":150", "\"kind\":\"identity\""] {
+            assert!(text.contains(field), "{text}");
+            let error = load(&text.replace(field, &format!("{field},\"x\":1"))).unwrap_err();
+            assert!(error.to_string().contains("unknown field `x`"), "{field}: {error}");
+        }
+    }
+
+    #[test]
     fn a_simulation_calibrates_less_noise_and_is_part_of_the_plan() {
         use burn_dp_accountant::correlated_noise::Strategy;
         let budget = Budget::new(2.0, 1e-5).unwrap();
@@ -427,25 +454,14 @@ mod tests {
 
     #[test]
     fn what_is_not_data_is_refused_when_a_configuration_is_saved() {
-        use crate::clipping::Thresholds;
+        use crate::clipping::Own;
         use crate::schedule::Schedule;
-        #[derive(Clone, Debug)]
-        struct Own;
-        impl Clipping for Own {
-            fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
-                Thresholds::whole(1.0)
-            }
-
-            fn describe(&self) -> String {
-                "my own".into()
-            }
-        }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plan.json");
         for number in [f64::NAN, f64::INFINITY] {
             assert!(config().with_max_grad_norm(number).save(&path).is_err());
         }
-        let error = config().with_clipping(Own).save(&path).unwrap_err().to_string();
+        let error = config().with_clipping(Own("my own")).save(&path).unwrap_err().to_string();
         assert!(error.contains("my own") && error.contains("with_clipping"), "{error}");
         let function = Schedule::function("half", |_| 0.5);
         let error = config().with_noise_schedule(function).save(&path).unwrap_err().to_string();

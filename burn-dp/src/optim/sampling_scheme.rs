@@ -16,7 +16,7 @@ use crate::sampling::{
 /// unit, and cyclic Poisson, both kinds of bins, and the minimum separation do not accept a
 /// schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum SamplingScheme {
     /// Every unit independently with probability q. Neighbors differ by one unit added or removed.

@@ -129,6 +129,16 @@ fn damaged_checkpoints_are_refused_with_the_file() {
         fs::write(path, text.replace("\"next_step\": 0", "\"next_step\": 1")).unwrap();
     });
     assert!(error.contains("contradict"), "{error}");
+    // The last one would be the one that counts.
+    let error = restore(|folder| {
+        let path = folder.join("privacy.json");
+        let text = fs::read_to_string(&path).unwrap();
+        let other = text.replace("\"next_step\": 0", "\"next_step\": 1, \"next_step\": 0");
+        assert_ne!(other, text);
+        fs::write(path, other).unwrap();
+    });
+    assert!(error.contains("privacy.json is damaged"), "{error}");
+    assert!(error.contains("`next_step` is repeated"), "{error}");
     // A ledger whose header states something else than the plan.
     let error = restore(|folder| {
         let path = folder.join("privacy.json");

@@ -1,5 +1,5 @@
 use super::config::{ClippingConfig, Settings};
-use super::policy::Clipping;
+use super::policy::{Clipping, Seal};
 use crate::DpError;
 use crate::clipping::thresholds::Thresholds;
 use crate::error::positive;
@@ -72,7 +72,7 @@ impl Clipping for AutomaticClipping {
         )
     }
 
-    fn to_config(&self) -> Option<ClippingConfig> {
+    fn to_config(&self, _: Seal) -> Option<ClippingConfig> {
         let Self { norm, stability } = *self;
         Some(ClippingConfig(Settings::Automatic { norm, stability }))
     }

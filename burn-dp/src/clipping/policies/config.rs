@@ -10,8 +10,8 @@ use crate::schedule::Schedule;
 
 /// The settings of a built-in clipping policy, as data.
 ///
-/// Returned by [`Clipping::to_config`](super::Clipping::to_config); [`init`](Self::init) creates
-/// the policy. A saved [`PrivacyPlanConfig`](crate::optim::PrivacyPlanConfig) contains it.
+/// A saved [`PrivacyPlanConfig`](crate::optim::PrivacyPlanConfig) contains it, and
+/// [`init`](Self::init) creates the policy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClippingConfig(pub(super) Settings);

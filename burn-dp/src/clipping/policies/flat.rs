@@ -1,5 +1,5 @@
 use super::config::{ClippingConfig, Settings};
-use super::policy::Clipping;
+use super::policy::{Clipping, Seal};
 use crate::DpError;
 use crate::clipping::thresholds::Thresholds;
 use crate::error::positive;
@@ -54,7 +54,7 @@ impl Clipping for FlatClipping {
         format!("flat, L2 norm of each unit at most {}", self.max_grad_norm)
     }
 
-    fn to_config(&self) -> Option<ClippingConfig> {
+    fn to_config(&self, _: Seal) -> Option<ClippingConfig> {
         Some(ClippingConfig(Settings::Flat { max_grad_norm: self.max_grad_norm }))
     }
 }

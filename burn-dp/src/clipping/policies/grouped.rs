@@ -1,5 +1,5 @@
 use super::config::{ClippingConfig, Settings};
-use super::policy::Clipping;
+use super::policy::{Clipping, Seal};
 use crate::DpError;
 use crate::clipping::thresholds::{NoiseSplit, Thresholds};
 use crate::error::positive;
@@ -88,7 +88,7 @@ impl Clipping for GroupedClipping {
         format!("per group, L2 norms {}{merged}; noise {:?}", groups.join(", "), self.split)
     }
 
-    fn to_config(&self) -> Option<ClippingConfig> {
+    fn to_config(&self, _: Seal) -> Option<ClippingConfig> {
         Some(ClippingConfig(Settings::Grouped {
             groups: (&self.groups).into(),
             norms: self.norms.clone(),

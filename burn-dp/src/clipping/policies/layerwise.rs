@@ -1,5 +1,5 @@
 use super::config::{ClippingConfig, Settings};
-use super::policy::Clipping;
+use super::policy::{Clipping, Seal};
 use super::public_norms::PublicNorms;
 use super::saved_values::saved_norms;
 use crate::DpError;
@@ -152,7 +152,7 @@ impl Clipping for LayerwiseClipping {
         self.groups.names().iter().cloned().zip(norms).collect()
     }
 
-    fn to_config(&self) -> Option<ClippingConfig> {
+    fn to_config(&self, _: Seal) -> Option<ClippingConfig> {
         Some(ClippingConfig(Settings::Layerwise {
             groups: (&self.groups).into(),
             public_data: self.origin.clone(),

@@ -23,6 +23,9 @@ pub use grouped::GroupedClipping;
 pub use layerwise::LayerwiseClipping;
 pub use multiplied::MultipliedClipping;
 pub use policy::Clipping;
+#[cfg(test)]
+pub(crate) use policy::Own;
+pub(crate) use policy::Seal;
 pub use public_norms::PublicNorms;
 pub use quantile::QuantileClipping;
 pub use quantile_estimate::{QuantileEstimate, QuantileRule};

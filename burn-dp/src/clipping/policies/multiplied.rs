@@ -1,5 +1,5 @@
 use super::config::{ClippingConfig, Settings};
-use super::policy::Clipping;
+use super::policy::{Clipping, Seal};
 use super::public_norms::PublicNorms;
 use super::saved_values::saved_norms;
 use crate::DpError;
@@ -114,7 +114,7 @@ impl Clipping for MultipliedClipping {
         self.groups.names().iter().cloned().zip(self.multipliers.iter().copied()).collect()
     }
 
-    fn to_config(&self) -> Option<ClippingConfig> {
+    fn to_config(&self, _: Seal) -> Option<ClippingConfig> {
         Some(ClippingConfig(Settings::Multiplied {
             groups: (&self.groups).into(),
             public_data: self.origin.clone(),

@@ -12,7 +12,7 @@ use crate::grads::PerExampleGradients;
 /// [`Thresholds`] that it returned. A policy must keep one promise: its thresholds depend on
 /// constants, on [public data](crate::PublicData), and on the noisy counts that it was given, and
 /// on nothing else. The statement of a run whose policy is not of this crate says that this was not
-/// checked.
+/// checked, also if the policy wraps one of this crate.
 pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     /// Returns the thresholds of a step. It is called once for each step, before its first unit.
     ///
@@ -61,7 +61,9 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
 
     /// Returns the settings of the policy as data, so that a plan with it can be saved. `None`, the
     /// default, for a policy that is not of this crate.
-    fn to_config(&self) -> Option<ClippingConfig> {
+    #[doc(hidden)]
+    fn to_config(&self, seal: Seal) -> Option<ClippingConfig> {
+        let _ = seal;
         None
     }
 
@@ -96,6 +98,52 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
         ClippedSum::from_gradients(grads, &self.thresholds(0)?)
     }
 }
+
+/// The argument of a method that only policies of this crate implement, because no other crate can
+/// name its type. A wrapper is therefore never recognized as the policy in it:
+///
+/// ```
+/// use burn_dp::DpError;
+/// use burn_dp::clipping::{Clipping, FlatClipping, Thresholds};
+///
+/// #[derive(Clone, Debug)]
+/// struct Wrapper(FlatClipping);
+///
+/// impl Clipping for Wrapper {
+///     fn thresholds(&self, step: u64) -> Result<Thresholds, DpError> {
+///         self.0.thresholds(step)
+///     }
+///
+///     fn describe(&self) -> String {
+///         self.0.describe()
+///     }
+/// }
+/// ```
+/// ```compile_fail,E0050
+/// # use burn_dp::DpError;
+/// # use burn_dp::clipping::{Clipping, ClippingConfig, FlatClipping, Thresholds};
+/// #
+/// # #[derive(Clone, Debug)]
+/// # struct Wrapper(FlatClipping);
+/// #
+/// impl Clipping for Wrapper {
+///     // As above, and:
+/// #     fn thresholds(&self, step: u64) -> Result<Thresholds, DpError> {
+/// #         self.0.thresholds(step)
+/// #     }
+/// #
+/// #     fn describe(&self) -> String {
+/// #         self.0.describe()
+/// #     }
+/// #
+///     fn to_config(&self) -> Option<ClippingConfig> {
+///         self.0.to_config()
+///     }
+/// }
+/// ```
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Seal;
 
 /// Clones a boxed policy, so that a configuration can be cloned together with its policy.
 #[doc(hidden)]
@@ -140,8 +188,8 @@ impl Clipping for Box<dyn Clipping> {
         (**self).adapted()
     }
 
-    fn to_config(&self) -> Option<ClippingConfig> {
-        (**self).to_config()
+    fn to_config(&self, seal: Seal) -> Option<ClippingConfig> {
+        (**self).to_config(seal)
     }
 
     fn save_state(&self) -> serde_json::Value {
@@ -150,5 +198,21 @@ impl Clipping for Box<dyn Clipping> {
 
     fn load_state(&mut self, state: &serde_json::Value) -> Result<(), DpError> {
         (**self).load_state(state)
+    }
+}
+
+/// A policy that is not of this crate, with this description.
+#[cfg(test)]
+#[derive(Clone, Debug)]
+pub(crate) struct Own(pub(crate) &'static str);
+
+#[cfg(test)]
+impl Clipping for Own {
+    fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
+        Thresholds::whole(1.0)
+    }
+
+    fn describe(&self) -> String {
+        self.0.into()
     }
 }

@@ -1,5 +1,5 @@
 use super::config::{ClippingConfig, Settings};
-use super::policy::Clipping;
+use super::policy::{Clipping, Seal};
 use super::quantile_estimate::{EstimateUpdates, QuantileEstimate, QuantileRule, restore, save};
 use crate::DpError;
 use crate::clipping::thresholds::{Count, CountKind, CountNoise, NoiseSplit, Thresholds};
@@ -224,7 +224,7 @@ impl Clipping for QuantileClipping {
         names.iter().cloned().zip(self.estimates.iter().map(QuantileEstimate::value)).collect()
     }
 
-    fn to_config(&self) -> Option<ClippingConfig> {
+    fn to_config(&self, _: Seal) -> Option<ClippingConfig> {
         Some(ClippingConfig(Settings::Quantile {
             target: self.estimates[0].target(),
             by_slack: self.kind == CountKind::Slack,

@@ -1,5 +1,5 @@
 use super::config::{ClippingConfig, Settings};
-use super::policy::Clipping;
+use super::policy::{Clipping, Seal};
 use super::public_norms::PublicNorms;
 use super::quantile_estimate::{EstimateUpdates, QuantileEstimate, QuantileRule, restore, save};
 use super::saved_values::saved_values;
@@ -255,9 +255,9 @@ impl Clipping for QuantileTracker {
         others.chain(own).chain(means).collect()
     }
 
-    fn to_config(&self) -> Option<ClippingConfig> {
+    fn to_config(&self, seal: Seal) -> Option<ClippingConfig> {
         let policy = match &self.clipping {
-            Some((clipping, noise)) => Some((Box::new(clipping.to_config()?.0), *noise)),
+            Some((clipping, noise)) => Some((Box::new(clipping.to_config(seal)?.0), *noise)),
             None => None,
         };
         Some(ClippingConfig(Settings::Tracker {

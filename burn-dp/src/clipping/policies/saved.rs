@@ -5,7 +5,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::config::{ClippingConfig, Settings};
-use super::policy::Clipping;
+use super::policy::{Clipping, Seal};
 use super::{
     AutomaticClipping, FlatClipping, GroupedClipping, LayerwiseClipping, MultipliedClipping,
     QuantileClipping, QuantileTracker, ScheduledClipping,
@@ -97,7 +97,7 @@ impl Settings {
 
 impl Serialize for dyn Clipping + '_ {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Some(ClippingConfig(settings)) = self.to_config() else {
+        let Some(ClippingConfig(settings)) = self.to_config(Seal) else {
             return Err(S::Error::custom(format!(
                 "the clipping policy ({}) cannot be saved, because it is not one of burn-dp; leave \
                  it out, and give it with `with_clipping` after loading",
@@ -124,7 +124,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::public_norms::of_drawings;
     use super::*;
-    use crate::clipping::{CountNoise, NoiseSplit, PublicNorms, QuantileRule, Thresholds};
+    use crate::clipping::{CountNoise, NoiseSplit, Own, PublicNorms, QuantileRule};
     use crate::model::groups::three_groups;
     use crate::optim::PrivacyPlanConfig;
     use crate::random::InsecureSeed;
@@ -342,24 +342,14 @@ mod tests {
 
     #[test]
     fn another_policy_is_refused_when_it_is_saved() {
-        #[derive(Clone, Debug)]
-        struct Own;
-        impl Clipping for Own {
-            fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
-                Thresholds::whole(1.0)
-            }
-
-            fn describe(&self) -> String {
-                "my own".into()
-            }
-        }
+        let own = || Own("my own");
         let tracker = QuantileTracker::new(three_groups(), [0.5]).unwrap();
-        let own: [Box<dyn Clipping>; 3] = [
-            Box::new(Own),
-            Box::new(ScheduledClipping::new(Own, decay())),
-            Box::new(tracker.with_clipping(Own, CountNoise::default())),
+        let policies: [Box<dyn Clipping>; 3] = [
+            Box::new(own()),
+            Box::new(ScheduledClipping::new(own(), decay())),
+            Box::new(tracker.with_clipping(own(), CountNoise::default())),
         ];
-        for policy in own {
+        for policy in policies {
             let error = serde_json::to_string(&policy).unwrap_err().to_string();
             assert!(error.contains("my own") && error.contains("`with_clipping`"), "{error}");
         }

@@ -1,5 +1,5 @@
 use super::config::{ClippingConfig, Settings};
-use super::policy::Clipping;
+use super::policy::{Clipping, Seal};
 use super::public_norms::PublicNorms;
 use crate::DpError;
 use crate::clipping::thresholds::Thresholds;
@@ -63,8 +63,8 @@ impl Clipping for ScheduledClipping {
         self.clipping.adapted()
     }
 
-    fn to_config(&self) -> Option<ClippingConfig> {
-        let policy = Box::new(self.clipping.to_config()?.0);
+    fn to_config(&self, seal: Seal) -> Option<ClippingConfig> {
+        let policy = Box::new(self.clipping.to_config(seal)?.0);
         let schedule = self.schedule.clone();
         Some(ClippingConfig(Settings::Scheduled { policy, schedule }))
     }

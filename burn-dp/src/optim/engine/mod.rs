@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType};
-use burn_dp_accountant::{Epsilon, PrivacyLedger, UnitOfPrivacy};
+use burn_dp_accountant::{Epsilon, PrivacyLedger, UnitOfPrivacy, join_values};
 
 #[cfg(feature = "train")]
 pub(crate) use clip::EngineAccess;
@@ -27,7 +27,7 @@ pub(crate) use state::{EngineState, LostSteps, RunSource, damaged};
 
 use admission::Admission;
 use forward::row_scope;
-use not_covered::{BY_PROGRAM, OWN_POLICY, with_another};
+use not_covered::{BY_PROGRAM, OWN_POLICY};
 use pending::{Pending, check_sum};
 
 use super::PUBLIC_DATA;
@@ -226,7 +226,8 @@ impl PrivacyEngine {
     /// Adds to the public data that the statement names; a checkpoint contains it.
     pub(crate) fn name_public_data(&mut self, origin: &str) {
         let named = self.facts.get(PUBLIC_DATA).or(self.ledger.header().facts.get(PUBLIC_DATA));
-        let named = with_another(named, origin);
+        let mut named = named.cloned().unwrap_or_default();
+        join_values(&mut named, origin);
         self.note(PUBLIC_DATA, named);
     }
 

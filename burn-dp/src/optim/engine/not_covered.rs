@@ -145,12 +145,3 @@ pub(in crate::optim) fn sentences() -> [String; 3] {
         ),
     ]
 }
-
-/// Returns the values of a fact with another one, each of them once.
-pub(super) fn with_another(known: Option<&String>, value: &str) -> String {
-    match known {
-        Some(known) if known.split("; ").any(|other| other == value) => known.clone(),
-        Some(known) => format!("{known}; {value}"),
-        None => value.to_string(),
-    }
-}

@@ -5,10 +5,10 @@ use std::sync::PoisonError;
 
 use burn::module::Module;
 use burn::tensor::{DType, FloatDType};
-use burn_dp_accountant::{PrivacyLedger, PrivacyStatement, UnitOfPrivacy};
+use burn_dp_accountant::{PrivacyLedger, PrivacyStatement, UnitOfPrivacy, join_values};
 
 use super::PrivacyEngine;
-use super::not_covered::{self, KEY_IN_RECORDS, NOISE_KEY, with_another};
+use super::not_covered::{self, KEY_IN_RECORDS, NOISE_KEY};
 use crate::DpError;
 use crate::model::{for_each_parameter, precision_name};
 use crate::optim::independence::Independence;
@@ -88,8 +88,7 @@ impl PrivacyEngine {
         let copies = (copies > 1).then(|| (name, copies.to_string()));
         let precision = self.precision.map(|p| (not_covered::PRECISION, precision_name(p)));
         for (name, value) in copies.into_iter().chain(precision) {
-            let values = with_another(facts.get(name), &value);
-            facts.insert(name.into(), values);
+            join_values(facts.entry(name.into()).or_default(), &value);
         }
     }
 
@@ -136,9 +135,8 @@ impl PrivacyEngine {
         for_each_parameter(computing, |_, parameter| types.push(parameter.value.dtype()));
         types.retain(|dtype| dtype.finfo().is_some_and(|info| info.epsilon > single));
         for dtype in types {
-            let known = self.facts.get(not_covered::PRECISION);
-            let types = with_another(known, &precision_name(dtype.into()));
-            self.note(not_covered::PRECISION, types);
+            let known = self.facts.entry(not_covered::PRECISION.into()).or_default();
+            join_values(known, &precision_name(dtype.into()));
         }
     }
 

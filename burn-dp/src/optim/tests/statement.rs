@@ -6,13 +6,13 @@ use burn::tensor::Tensor;
 use burn_dp_accountant::PrivacyStatement;
 
 use super::{PrivacyPlanConfig, config, device, layer};
-use crate::clipping::{Clipping, FlatClipping, ScheduledClipping, Thresholds};
+use crate::PublicSource;
+use crate::clipping::{FlatClipping, Own, ScheduledClipping};
 use crate::nn::Private;
 use crate::optim::DpOptimizer;
 use crate::sampling::Sampler;
 use crate::schedule::Schedule;
 use crate::updates::UnitUpdate;
-use crate::{DpError, PublicSource};
 
 fn optimizer() -> DpOptimizer {
     config().init().unwrap().optimizer(SgdConfig::new().init())
@@ -67,19 +67,8 @@ fn values_that_are_not_trained_are_replaced_between_two_steps_and_stated() {
     assert!(optim.statement(&[1e-3]).unwrap().facts.contains_key("values_not_trained"));
 }
 
-/// A policy whose thresholds follow what only its program can tell.
-#[derive(Clone, Debug)]
-struct Own;
-
-impl Clipping for Own {
-    fn thresholds(&self, _step: u64) -> Result<Thresholds, DpError> {
-        Thresholds::whole(1.0)
-    }
-
-    fn describe(&self) -> String {
-        FlatClipping::new(1.0).map(|flat| flat.describe()).unwrap_or_default()
-    }
-}
+/// The description of a flat policy, in a policy of the program: the run resumes with either.
+const OWN: Own = Own("flat, L2 norm of each unit at most 1");
 
 #[test]
 fn thresholds_and_noise_that_the_program_computes_are_not_covered() {
@@ -91,8 +80,8 @@ fn thresholds_and_noise_that_the_program_computes_are_not_covered() {
         (config(), false),
         (config().with_clipping(ScheduledClipping::new(flat(), data())), false),
         (config().with_noise_schedule(data()), false),
-        (config().with_clipping(Own), true),
-        (config().with_clipping(ScheduledClipping::new(Own, data())), true),
+        (config().with_clipping(OWN), true),
+        (config().with_clipping(ScheduledClipping::new(OWN, data())), true),
         (config().with_clipping(ScheduledClipping::new(flat(), function())), true),
         (config().with_noise_schedule(function()), true),
     ] {
@@ -109,7 +98,7 @@ fn thresholds_and_noise_that_the_program_computes_are_not_covered() {
 fn a_resumed_run_states_the_policies_of_both_parts() {
     let optimizer = |own| {
         let config = config().with_clipping(FlatClipping::new(1.0).unwrap());
-        let config = if own { config.with_clipping(Own) } else { config };
+        let config = if own { config.with_clipping(OWN) } else { config };
         config.init().unwrap().optimizer(SgdConfig::new().init())
     };
     let folder = tempfile::tempdir().unwrap();
