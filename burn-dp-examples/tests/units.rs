@@ -102,6 +102,8 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
     let last = &figures["measurements"][1];
     assert_eq!((&last["round"], &last["update_norms"]), (&json!(4), &figures["update_norms"]));
     assert!(output.contains("one user, with all of their examples"), "{output}");
+    let announced = output.split("privacy:").next().unwrap();
+    assert!(announced.contains("NOT protected: 9 users of --data-dir"), "{output}");
     let said = statement(folder.path());
     assert!(said.contains("federated averaging"));
     assert!(said.contains("About one in ten users of the file"), "{said}");
@@ -152,7 +154,7 @@ fn users_are_clipped_by_every_policy() {
         ("flat", "flat"),
         ("per-layer", "per group"),
         ("automatic", "automatic"),
-        ("layerwise", "shakespeare, one of ten speaking roles"),
+        ("layerwise --public-users", "shakespeare, one of ten speaking roles"),
         ("layer-quantile", "quantile"),
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -104,9 +104,9 @@ const LEAST_SHARE: f64 = 1.0 / 3.0;
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] for an impossible option, and [`TrainError::Privacy`] if a
-/// training fails or the audit does: an honest training exceeds its ε or shows less than a third of
-/// it, or a mistake is not caught.
+/// Returns [`TrainError::Option`] for an impossible option, or if the audit fails: an honest
+/// training exceeds its ε or shows less than a third of it, or a mistake is not caught. Returns
+/// [`TrainError::Privacy`] if a training fails.
 pub fn run(options: AuditOptions) -> Result<AuditFigures, TrainError> {
     checks::at_least_one([("--seeds", options.seeds)])?;
     checks::at_least_one([("--canaries", options.canaries), ("--trials", options.trials)])?;

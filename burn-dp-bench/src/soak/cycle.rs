@@ -190,6 +190,9 @@ fn files(subject: Subject, folder: &Path) -> Result<BTreeMap<String, Option<Vec<
                 continue;
             }
             let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
+            // A checkpoint has files of the same names.
+            let is_result = path.parent().is_some_and(|parent| parent.ends_with(RESULTS));
+            let content = if is_result { subject.content(&path)? } else { None };
             // Depends on the steps that a single process ran, such as plots and measurements.
             if name.ends_with(".svg") || name.starts_with(MEASURED) {
                 continue;
@@ -198,9 +201,6 @@ fn files(subject: Subject, folder: &Path) -> Result<BTreeMap<String, Option<Vec<
             if subject != Subject::Loop && name.starts_with("run/checkpoint-") {
                 continue;
             }
-            // A checkpoint has files of the same names.
-            let is_result = path.parent().is_some_and(|parent| parent.ends_with(RESULTS));
-            let content = if is_result { subject.content(&path)? } else { None };
             found.insert(name, content);
         }
     }

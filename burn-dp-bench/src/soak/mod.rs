@@ -6,9 +6,10 @@
 //! invariants are checked:
 //!
 //! - every release that the child reported is in the log on disk;
-//! - every result file is absent or complete;
-//! - the model and the statement equal an undisturbed run's, bit for bit;
-//! - the ledger has exactly the planned releases, and the key is erased.
+//! - every result file is absent or complete: ledgers, statements and figures can be read;
+//! - the model and the statement equal an undisturbed run's, bit for bit, and so do the releases of
+//!   the ledger;
+//! - the key is erased.
 
 mod cycle;
 #[cfg(feature = "train")]

@@ -8,8 +8,11 @@ use burn::tensor::Device;
 use burn_dp::DpError;
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, WeightAverage};
+use burn_dp_accountant::PrivacyLedger;
 use burn_dp_examples::models::MlpConfig;
-use burn_dp_examples::training::{MODEL_FILE, STATEMENT_TEXT, TrainOptions, individual, run};
+use burn_dp_examples::training::{
+    LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, TrainOptions, individual, run,
+};
 use clap::ValueEnum;
 
 #[cfg(feature = "train")]
@@ -81,11 +84,17 @@ impl Subject {
                 let model = MlpConfig::new().init(&Device::flex()).try_load_file(path);
                 model.map(|model| Some(values(&model))).map_err(|error| error.to_string())
             }
-            (_, Some(MODEL | STATEMENT_TEXT)) => {
+            (_, Some(MODEL | STATEMENT_TEXT | STATEMENT_JSON)) => {
                 std::fs::read(path).map(Some).map_err(|error| error.to_string())
             }
-            _ => Ok(None),
+            (_, Some(LEDGER_FILE)) => {
+                let ledger = PrivacyLedger::load(path).map_err(|error| error.to_string())?;
+                let bytes = serde_json::to_vec(ledger.entries());
+                bytes.map(Some).map_err(|error| error.to_string())
+            }
+            _ => complete(path).map(|()| None),
         }
+        .map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Starts or continues the run in this folder, and runs it to the end.
@@ -99,6 +108,19 @@ impl Subject {
             Self::Learner => learner::run(folder).map_err(|error| error.to_string()),
             Self::Program => run_program(&folder.join(RESULTS)),
         }
+    }
+}
+
+/// Checks that a file whose content may differ from run to run is not cut off.
+fn complete(path: &Path) -> Result<(), String> {
+    let text = || std::fs::read_to_string(path).map_err(|error| error.to_string());
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => match serde_json::from_str::<serde_json::Value>(&text()?) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        },
+        Some("svg") if !text()?.trim_end().ends_with("</svg>") => Err("is cut off".into()),
+        _ => Ok(()),
     }
 }
 
@@ -169,7 +191,45 @@ fn run_program(output: &Path) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn_dp_accountant::{DpEvent, LedgerHeader, NeighboringRelation, UnitOfPrivacy};
+
     use super::*;
+
+    #[test]
+    fn a_result_that_is_cut_off_is_found_and_the_releases_are_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let content = |name: &str, text: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            Subject::Program.content(&path)
+        };
+        let ledger = |releases| {
+            let (unit, relation) = (UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
+            let mut ledger = PrivacyLedger::new(LedgerHeader::new(unit, relation));
+            ledger.record_many(&DpEvent::dp_sgd_step(0.1, 1.0), releases).unwrap();
+            ledger.to_json().unwrap()
+        };
+        let releases = |text: &str| content(LEDGER_FILE, text.as_bytes()).unwrap().unwrap();
+        assert_eq!(releases(&ledger(7)), releases(&ledger(7)));
+        assert_ne!(releases(&ledger(7)), releases(&ledger(8)));
+        for (name, text, compared) in [
+            (LEDGER_FILE, ledger(7).as_str(), true),
+            (STATEMENT_JSON, "{}", true),
+            (STATEMENT_TEXT, "text", true),
+            ("run.json", "{\"seconds\": 1}", false),
+            ("training.svg", "<svg>\n</svg>\n", false),
+            (".burn-dp-incomplete-x", "{", false),
+        ] {
+            assert_eq!(content(name, text.as_bytes()).unwrap().is_some(), compared, "{name}");
+            let cut = &text.as_bytes()[..text.len() / 2];
+            if name.ends_with(".svg") || [LEDGER_FILE, "run.json"].contains(&name) {
+                assert!(content(name, cut).is_err(), "{name}");
+                assert!(content(name, &[]).is_err(), "{name}");
+            }
+        }
+    }
 
     #[test]
     fn every_kind_of_run_has_its_name_on_the_command_line() {

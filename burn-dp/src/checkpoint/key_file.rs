@@ -11,7 +11,7 @@ use super::folder::{create, private_options, remove, sync_parent, write, write_a
 use super::log_lines::{self, Tail, checked, split_tail};
 use crate::DpError;
 use crate::optim::engine::damaged;
-use crate::optim::releases::KeyStorage;
+use crate::optim::releases::{KeyStorage, Releases};
 
 /// Version of the format. Other versions are refused.
 const FORMAT: u32 = 1;
@@ -96,13 +96,13 @@ impl KeyFile {
         &self.path
     }
 
-    /// Returns the kind of storage of the key, for the statement, and its path.
-    pub(super) fn storage(self) -> (KeyStorage, Option<PathBuf>) {
+    /// Records where the key is stored, for the statement.
+    pub(super) fn record_storage(self, releases: &mut Releases) {
         let storage = match self.is_exposed() {
             true => KeyStorage::ExposedFile,
             false => KeyStorage::File,
         };
-        (storage, Some(self.path))
+        releases.set_key_storage(storage, Some(self.path));
     }
 
     /// Stores the key of the run `run`. Returns whether the file is new.

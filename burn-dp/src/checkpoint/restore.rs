@@ -104,7 +104,7 @@ impl Checkpoint {
     /// Records the location of the key, and removes the remains of a killed process: nobody else
     /// uses the folder, because the log is locked.
     fn resumed(&self, engine: &PrivacyEngine) -> Result<(), DpError> {
-        engine.releases()?.key = self.key()?.storage();
+        self.key()?.record_storage(&mut *engine.releases()?);
         owned::discard_where(self.run_folder(), |_, kind| kind == Kind::Partial);
         Ok(())
     }

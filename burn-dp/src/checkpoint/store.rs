@@ -168,7 +168,7 @@ impl Checkpointer {
             }
             return Err(error);
         }
-        engine.releases()?.key = file.storage();
+        file.record_storage(&mut *engine.releases()?);
         Ok(())
     }
 

@@ -137,8 +137,9 @@ impl DpOptimizer {
     /// # Privacy
     ///
     /// The test by value needs the loss function, so only [`backward_batch`](Self::backward_batch)
-    /// runs it. It detects any dependence that changes the losses or the gradients of two examples
-    /// by more than rounding when other examples of the batch change. Every function of losses is
+    /// runs it. It detects a dependence on other examples of the batch that changes the losses or
+    /// the gradients of at least two examples by more than its tolerance: in single precision about
+    /// a thousandth if most losses change, and a hundredth if a few do. Every function of losses is
     /// tested, but function pointers and trait objects of one type, called at one place, count as
     /// one function.
     ///

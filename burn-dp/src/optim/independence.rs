@@ -23,7 +23,8 @@ pub enum IndependenceCheck {
     /// No test.
     Never,
     /// Both tests in the first step of a process, and in the next steps until each was conclusive.
-    /// The test by value again for every other function of losses.
+    /// The test by value again for every other function of losses. The test by gradient not in a
+    /// step that a resumed run repeats, unless its first computation was tested too.
     #[default]
     FirstStep,
     /// Both tests like [`FirstStep`](Self::FirstStep), and the test by value again in every step
@@ -47,10 +48,10 @@ pub enum Independence {
     NotChecked,
     /// Every unit is computed separately: there is no batch in which examples could mix.
     ByConstruction,
-    /// No gradient of a loss reached another example on the batches of that step. Values were not
-    /// compared, or only in part of the run.
+    /// No gradient of a loss reached another example on the batches of that step, and on those
+    /// that later processes tested. Values were not compared, or only in part of the run.
     ByGradient {
-        /// The step.
+        /// The first such step.
         step: u64,
     },
     /// Each loss and each gradient was the same in other batches, in that step and in the other
@@ -80,9 +81,10 @@ impl Independence {
             Self::ByGradient { .. } => {
                 "A loss of one example that depends on other examples: the check of gradients \
                  cannot show a dependence of values (a normalizer that is detached, the number of \
-                 rows, a rank, a padded length), one before the first private layer, one on other \
-                 batches or on what the program keeps from them, or random values that depend on \
-                 other examples. That loss i was computed from unit i of the batch (rows in the \
+                 rows, a rank, a padded length), one before the first private layer, one on \
+                 batches or in functions or processes that were not checked, one on what the \
+                 program keeps from earlier batches, or random values that depend on other \
+                 examples. That loss i was computed from unit i of the batch (rows in the \
                  order of the units, copies of a unit in consecutive rows, padding last) was not \
                  checked."
             }
@@ -104,9 +106,7 @@ impl fmt::Display for Independence {
             Self::NotChecked => "not checked",
             Self::ByConstruction => "every unit is computed by itself",
             // Without the step, so that a resumed run has the same statement.
-            Self::ByGradient { .. } => {
-                "checked by gradient alone on the first batches, not by value"
-            }
+            Self::ByGradient { .. } => "checked by gradient alone on some batches, not by value",
             Self::ByValue { .. } => "checked by value on some batches",
         })
     }
@@ -123,7 +123,7 @@ pub(crate) struct SeenIndependence {
     /// Whether a batch came as losses, without the function that computed them, or with a function
     /// that was not tested.
     losses: bool,
-    /// The step whose gradients were conclusive.
+    /// The first step whose gradients were conclusive.
     gradient: Option<u64>,
     /// The first step whose values were conclusive.
     values: Option<u64>,
@@ -147,15 +147,19 @@ impl LossFunction {
 
 /// The tests of a run.
 ///
-/// The test by gradient runs in the first step, and in the next steps until it is conclusive. A
-/// step that a resumed run repeats is tested, with the same random factors, if and only if it was
-/// tested before: the factors can change the low-order bits of very small gradients, and the
-/// repeated step would then differ. The test by value changes nothing in the step.
+/// The test by gradient runs in the first step of each process, and in the next steps until it is
+/// conclusive. Its random factors can change the low-order bits of gradients below 2^-86, and a
+/// repeated step would then differ. So a step that a resumed run repeats is tested, with the same
+/// factors, if and only if the run had no result before it. A step that another resumed process
+/// tested, and did not save, is repeated without the factors; if it differs, it is refused like any
+/// other. The test by value changes nothing in the step.
 #[derive(Debug, Default)]
 pub(crate) struct IndependenceTests {
     schedule: IndependenceCheck,
     seen: SeenIndependence,
     probe: Option<Probe>,
+    /// Whether the gradients of a step of this process were conclusive.
+    conclusive: bool,
     /// Number of probes of this step: threads that work at the same time have one each.
     probes: u32,
     /// The functions of this process whose values were conclusive.
@@ -239,9 +243,19 @@ impl IndependenceTests {
 
     /// Returns the probe for the next backward pass of a step, if it is tested. Return it with
     /// [`give_back`](Self::give_back).
-    pub(crate) fn take_probe(&mut self, source: &NoiseSource, step: u64) -> Option<Probe> {
+    ///
+    /// # Arguments
+    ///
+    /// - `repeats`: whether the step was released before the run was resumed
+    pub(crate) fn take_probe(
+        &mut self,
+        source: &NoiseSource,
+        step: u64,
+        repeats: bool,
+    ) -> Option<Probe> {
         self.seen.batches = true;
-        if self.seen.gradient.is_some() || self.schedule == IndependenceCheck::Never {
+        let is_done = self.seen.gradient.is_some() && (repeats || self.conclusive);
+        if is_done || self.schedule == IndependenceCheck::Never {
             return None;
         }
         Some(self.probe.take().unwrap_or_else(|| {
@@ -307,7 +321,8 @@ impl IndependenceTests {
             }
         }
         if self.probe.take().is_some_and(|probe| probe.is_conclusive()) {
-            self.seen.gradient = Some(step);
+            self.seen.gradient.get_or_insert(step);
+            self.conclusive = true;
         }
     }
 }
@@ -340,9 +355,7 @@ mod tests {
                 tests.compared(4, function, matches!(part, Part::TestedFunction));
             }
         }
-        let probe = tests.take_probe(&source, 4);
-        // What was tested is not tested again.
-        assert_eq!(probe.is_none(), tests.seen.gradient.is_some());
+        let probe = tests.take_probe(&source, 4, false);
         tests.give_back(probe);
         if matches!(part, Part::TestedLosses | Part::TestedFunction) {
             tests.seen.gradient.get_or_insert(4);
@@ -382,6 +395,29 @@ mod tests {
             run(&mut resumed, after);
             assert_eq!(resumed.found(), both, "{before:?} {after:?}");
         }
+    }
+
+    #[test]
+    fn gradients_are_tested_once_in_each_process_and_not_in_repeated_steps() {
+        let source = NoiseSource::from_os().unwrap();
+        let tested = |seen, steps: [(u64, bool); 3]| {
+            let mut tests = IndependenceTests::default();
+            tests.continue_from(seen);
+            steps.map(|(step, repeats)| {
+                let probe = tests.take_probe(&source, step, repeats);
+                if probe.is_some() {
+                    (tests.seen.gradient, tests.conclusive) = (Some(step), true);
+                }
+                probe.is_some()
+            })
+        };
+        let seen = |gradient| Some(SeenIndependence { gradient, ..Default::default() });
+        let new = [(0, false), (1, false), (2, false)];
+        assert_eq!(tested(seen(None), new), [true, false, false]);
+        let resumed = [(4, true), (5, false), (6, false)];
+        assert_eq!(tested(seen(Some(0)), resumed), [false, true, false]);
+        // The first computation of the repeated step was tested.
+        assert_eq!(tested(seen(None), resumed), [true, false, false]);
     }
 
     #[test]

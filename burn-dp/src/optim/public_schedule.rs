@@ -79,7 +79,8 @@ impl PublicSchedule {
         self.0.step()
     }
 
-    /// Returns the schedule after this many more steps, for a run that is resumed.
+    /// Returns the schedule after this many more steps, for a run that is resumed. Calls the
+    /// scheduler once for each of them, because a scheduler of Burn cannot skip steps.
     #[must_use]
     pub fn after(mut self, steps: u64) -> Self {
         for _ in 0..steps {

@@ -109,8 +109,11 @@ pub(crate) struct Releases {
     marks: Vec<Mark>,
     events: Events,
     sink: Option<Box<dyn ReleaseSink>>,
-    /// Where the key of the run is stored, and its file.
+    /// Where the key of the run is stored, and its file. Set with
+    /// [`set_key_storage`](Self::set_key_storage).
     pub(crate) key: (KeyStorage, Option<PathBuf>),
+    /// Whether other users could read the file of the key at some time.
+    pub(crate) key_was_exposed: bool,
     /// Whether records of the run, which the program stores, have the key.
     pub(crate) in_records: bool,
 }
@@ -123,6 +126,7 @@ impl Releases {
             events: Events::default(),
             sink: None,
             key: Default::default(),
+            key_was_exposed: false,
             in_records: false,
         }
     }
@@ -196,6 +200,12 @@ impl Releases {
     /// Returns whether other processes are locked out of the run, if its releases are stored.
     pub(crate) fn lock(&self) -> Option<Lock> {
         self.sink.as_ref().map(|sink| sink.lock())
+    }
+
+    /// Sets where the key of the run is stored.
+    pub(crate) fn set_key_storage(&mut self, storage: KeyStorage, file: Option<PathBuf>) {
+        self.key_was_exposed |= storage == KeyStorage::ExposedFile;
+        self.key = (storage, file);
     }
 
     /// Stores all further releases in `sink`, which has the previous ones.

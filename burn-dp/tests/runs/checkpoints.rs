@@ -386,7 +386,7 @@ fn a_finished_run_restarts_with_the_same_statement() {
     let (model, optim) = run(config(), SgdConfig::new().init(), UNITS);
     checkpointer.save(&model, &optim).unwrap();
     let said = optim.statement(&[1e-3]).unwrap();
-    let independence = "checked by gradient alone on the first batches, not by value";
+    let independence = "checked by gradient alone on some batches, not by value";
     assert_eq!(said.facts["independence_of_examples"], independence);
     drop(optim);
     let checkpoint = checkpointer.latest().unwrap().unwrap();

@@ -254,16 +254,40 @@ fn a_missing_foreign_or_damaged_key_is_refused_with_the_way_out() {
 
 #[cfg(unix)]
 #[test]
-fn a_key_that_others_can_read_is_stated() {
+fn a_key_that_others_can_read_is_stated_also_when_it_is_erased() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = run_folder();
-    let checkpointer = Checkpointer::new(folder.path());
-    drop(saved(&checkpointer));
-    let file = checkpointer.key_file().unwrap();
-    fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
-    let (optim, _) = restore(&checkpointer).unwrap();
-    let statement = optim.statement(&[1e-3]).unwrap();
-    assert_eq!(statement.facts["noise_key"], "in a file that other users can read");
+    let said = |optim: &DpOptimizer| {
+        let statement = optim.statement(&[1e-3]).unwrap();
+        let sentence = |text: &String| text.starts_with("Other users of the machine");
+        let is_stated = statement.not_covered.iter().any(sentence);
+        assert_eq!(statement.facts.contains_key("key_file"), is_stated);
+        (statement.facts["noise_key"].clone(), is_stated)
+    };
+    for closed_and_resumed in [false, true] {
+        let folder = run_folder();
+        let checkpointer = Checkpointer::new(folder.path());
+        let (mut optim, model) = saved(&checkpointer);
+        assert!(!said(&optim).1);
+        drop(optim);
+        let mode = |mode| {
+            let file = checkpointer.key_file().unwrap();
+            fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(0o644);
+        optim = restore(&checkpointer).unwrap().0;
+        assert_eq!(said(&optim), ("in a file that other users can read".into(), true));
+        if closed_and_resumed {
+            checkpointer.save(&model, &optim).unwrap();
+            drop(optim);
+            mode(0o600);
+            optim = restore(&checkpointer).unwrap().0;
+            let (storage, is_stated) = said(&optim);
+            assert!(storage.starts_with("in a file apart") && is_stated, "{storage}");
+        }
+        optim.forget_key().unwrap();
+        checkpointer.save(&model, &optim).unwrap();
+        assert_eq!(said(&optim), ("erased when the run ended".into(), true));
+    }
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn lost_steps_take_back_what_was_known_of_the_others() {
     let [found, identity, lost] = facts(&optim);
     assert_eq!(lost, "");
     let weaker = [
-        "checked by gradient alone on the first batches, not by value",
+        "checked by gradient alone on some batches, not by value",
         "not checked",
         "2 released by a process that did not save them",
     ];

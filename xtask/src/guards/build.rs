@@ -27,27 +27,10 @@ pub(crate) struct Test {
 ///
 /// Returns a message if the copy does not compile, or if a program does not list its tests.
 pub(crate) fn tests(folder: &Path) -> Result<BTreeMap<String, Vec<Test>>, String> {
-    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-    cargo.args(["test", "--no-run", "--lib", "--tests"]).args(PACKAGES);
-    cargo.arg("--message-format=json-render-diagnostics");
-    Announcement::new("the tests without their guards", &["ndarray", "train"]).print();
-    eprintln!("$ cargo test --no-run {} (in {})", PACKAGES.join(" "), folder.display());
-    let output = cargo
-        .current_dir(folder)
-        .env("CARGO_TARGET_DIR", workspace::target())
-        // The tests take less time than their build.
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("cannot start cargo: {error}"))?;
-    if !output.status.success() {
-        return Err(format!(
-            "the copy in {} does not compile; correct the replacements in xtask/guards",
-            folder.display()
-        ));
-    }
+    let arguments = ["test", "--no-run", "--lib", "--tests"];
+    let messages = cargo(folder, &arguments, &["--message-format=json-render-diagnostics"])?;
     let mut tests: BTreeMap<String, Vec<Test>> = BTreeMap::new();
-    for program in programs(&String::from_utf8_lossy(&output.stdout)) {
+    for program in programs(&messages) {
         let output = Command::new(&program).args(["--list", "--format", "terse"]).output();
         let output = output.map_err(|error| format!("{}: {error}", program.display()))?;
         for path in listed(&String::from_utf8_lossy(&output.stdout)) {
@@ -57,6 +40,40 @@ pub(crate) fn tests(folder: &Path) -> Result<BTreeMap<String, Vec<Test>>, String
         }
     }
     Ok(tests)
+}
+
+/// Checks that the libraries of the copy at `folder` compile, without their tests.
+///
+/// # Errors
+///
+/// Returns a message if they do not.
+pub(crate) fn check(folder: &Path) -> Result<(), String> {
+    cargo(folder, &["check", "--lib"], &[]).map(drop)
+}
+
+/// Runs cargo on the copy at `folder`, and returns what it prints.
+fn cargo(folder: &Path, command: &[&str], more: &[&str]) -> Result<String, String> {
+    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    Announcement::new("the library without its guards", &["ndarray", "train"]).print();
+    eprintln!("$ cargo {} {} (in {})", command.join(" "), PACKAGES.join(" "), folder.display());
+    let output = cargo
+        .args(command)
+        .args(PACKAGES)
+        .args(more)
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", workspace::target())
+        // The tests take less time than their build.
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!(
+            "the copy in {} does not compile; correct the replacements in xtask/guards",
+            folder.display()
+        )),
+    }
 }
 
 /// Returns the programs with tests among the messages of a build.
@@ -76,7 +93,16 @@ fn listed(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+
+    #[test]
+    fn a_copy_that_does_not_compile_is_an_error() {
+        let absent = ["--manifest-path", "absent/Cargo.toml"];
+        let error = cargo(&workspace::root(), &["check"], &absent).unwrap_err();
+        assert!(error.contains("does not compile"), "{error}");
+    }
 
     #[test]
     fn the_programs_are_the_executables_of_tests() {

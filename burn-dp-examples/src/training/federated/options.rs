@@ -15,6 +15,11 @@ pub struct RoundOptions {
     /// Use only this many of the users, public ones included [default: all].
     #[arg(long, value_name = "N")]
     pub users: Option<usize>,
+    /// With --clipping layerwise: let the thresholds follow from the roles of --data-dir that count
+    /// as public, about one in ten.
+    #[arg(long)]
+    #[serde(skip)]
+    pub public_users: bool,
     /// File with a public list of words, one per line: predict words instead of characters.
     #[arg(long, value_name = "FILE")]
     pub vocabulary: Option<PathBuf>,

@@ -11,7 +11,7 @@ use crate::training::checkpoints::Checkpoints;
 use crate::training::compared::Compared;
 use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
-    EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, percent, upwards,
+    EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, counted, percent, upwards,
 };
 use crate::training::statement::Described;
 use crate::training::{TrainError, TrainOptions, device};
@@ -58,6 +58,10 @@ pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
         users.train.users().len(),
         rounds.training.optimizer().plan().expected_batch_size().round(),
         users.test.items().len()
+    );
+    print_line!(
+        "public, so NOT protected: {} of --data-dir, about one in ten",
+        counted(users.test.items().len(), "user")
     );
     announce(&subject, Some((rounds.training.optimizer().plan(), delta)))?;
     let columns = vec![

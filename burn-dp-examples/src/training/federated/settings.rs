@@ -127,6 +127,15 @@ impl TryFrom<&TrainOptions> for FederatedSettings {
 /// Checks that no given option is ignored because of another choice.
 fn refuse_foreign(options: &TrainOptions, clipping: ClippingName) -> Result<(), TrainError> {
     let (given, training) = (&options.given, &options.rounds);
+    if clipping != ClippingName::Layerwise {
+        let choice = format!("with --clipping {}", typed(clipping));
+        given.refuse(&["--public-users"], &choice, "--clipping layerwise")?;
+    } else if !training.public_users {
+        let reason = "must be given with --clipping layerwise: about one in ten roles of \
+                      --data-dir then set its thresholds and are not protected; give it if these \
+                      roles are public, or --clipping layer-quantile, which needs none";
+        return Err(TrainError::option("--public-users", reason));
+    }
     if !clipping.is_adaptive() {
         let choice = format!("with --clipping {}", typed(clipping));
         let of_quantile = ["--target-quantile", "--quantile-lr"];
@@ -300,6 +309,8 @@ mod tests {
             ("--federated --epsilon -1", "--epsilon must be a number greater than 0, got -1"),
             ("--federated --server-momentum 1", "--server-momentum must be at least 0"),
             ("--federated --count-share 1", "--count-share must be between 0 and 1, got 1"),
+            ("--federated --clipping layerwise", "--public-users must be given with --clipping"),
+            ("--federated --public-users", "--public-users has no meaning with --clipping quan"),
         ] {
             let error = settings(line).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
@@ -318,7 +329,8 @@ mod tests {
             ("--algorithm fed-sgd", "--local-batch-size 9", "--algorithm fed-avg"),
             ("--server-optimizer adam", "--server-momentum 0.3", "--server-optimizer sgd"),
         ] {
-            let line = format!("--federated {choice} {option}");
+            let confirmed = if choice.ends_with("layerwise") { "--public-users" } else { "" };
+            let line = format!("--federated {choice} {confirmed} {option}");
             let error = settings(&line).unwrap_err().to_string();
             let name = option.split(' ').next().unwrap();
             let expected =
@@ -335,9 +347,11 @@ mod tests {
         let model = NextTokenConfig::new(10).with_hidden(4).init(&Device::flex().autodiff());
         for &clipping in ClippingName::value_variants() {
             let clipping = typed(clipping);
+            let confirmed = if clipping == "layerwise" { "--public-users" } else { "" };
             for tracked in ["", "--track-norms"] {
-                let line =
-                    format!("--federated --users-per-round 50 --clipping {clipping} {tracked}");
+                let line = format!(
+                    "--federated --users-per-round 50 --clipping {clipping} {confirmed} {tracked}"
+                );
                 let plan = plan(&line, 1000, &model).unwrap();
                 assert_eq!(plan.unit(), &UnitOfPrivacy::User);
                 assert_eq!((plan.dataset_size(), plan.expected_batch_size()), (1000, 50.0));

@@ -154,7 +154,8 @@ impl Search {
         scores.reduce(|best, next| if next.1 > best.1 { next } else { best })
     }
 
-    /// Removes the search, because unreleased results must not remain.
+    /// Removes the search, because unreleased results must not remain. Files of others are kept,
+    /// and then the folder.
     pub(super) fn remove(mut self) -> Result<(), TrainError> {
         self.content.is_released = true;
         self.store()?;
@@ -162,15 +163,30 @@ impl Search {
             let path = path.to_path_buf();
             move |source| TrainError::Io { path, source }
         };
-        // This file is deleted last, so that the deletion can be continued until then.
         for entry in std::fs::read_dir(&self.folder).map_err(io(&self.folder))? {
-            let path = entry.map_err(io(&self.folder))?.path();
-            if path.is_dir() {
-                std::fs::remove_dir_all(&path).map_err(io(&path))?;
+            let entry = entry.map_err(io(&self.folder))?;
+            let path = entry.path();
+            match is_of_run(&entry.file_name().to_string_lossy()) {
+                true if path.is_dir() => std::fs::remove_dir_all(&path).map_err(io(&path))?,
+                true => files::remove(&path)?,
+                false => {}
             }
         }
-        std::fs::remove_dir_all(&self.folder).map_err(io(&self.folder))
+        files::remove_incomplete(&self.folder)?;
+        // This file is deleted last, so that the deletion can be continued until then.
+        files::remove(&self.folder.join(FILE))?;
+        match std::fs::remove_dir(&self.folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            removed => removed.map_err(io(&self.folder)),
+        }
     }
+}
+
+/// Returns whether a name is that of the folder of a run, or of its key.
+fn is_of_run(name: &str) -> bool {
+    let Some(number) = name.strip_prefix("run-") else { return false };
+    let number = number.strip_suffix(".key").unwrap_or(number);
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns the folder of a search, next to its output folder.
@@ -285,8 +301,21 @@ mod tests {
             let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700);
         }
+        std::fs::write(&key, "the key").unwrap();
+        files::make_folder(&search.folder(12)).unwrap();
         search.remove().unwrap();
         assert!(!secret.exists());
+        // What somebody put there during the search is kept.
+        let search = open(&options(&output, &[]), 2.0).unwrap();
+        std::fs::write(&key, "the key").unwrap();
+        let others = ["notes.txt", "run-.key", "run-best"];
+        others.iter().for_each(|name| files::make_folder(&secret.join(name)).unwrap());
+        search.remove().unwrap();
+        let left = std::fs::read_dir(&secret).unwrap();
+        let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, others.map(std::ffi::OsString::from));
+        std::fs::remove_dir_all(&secret).unwrap();
         // A folder of others is not the folder of a search, which is deleted at its end.
         files::make_folder(&secret.join("of others")).unwrap();
         assert!(open(&options(&output, &[]), 2.0).is_err());

@@ -132,10 +132,12 @@ impl ClipTask {
         engine.note_remote_devices(model);
         engine.note_options_of_passes();
         let thresholds = engine.thresholds()?;
+        let (step, source) = (engine.next_step, &engine.plan.source);
+        let repeats = step < engine.plan.own_releases(&engine.ledger);
         Ok(Self {
             buffers: engine.buffers.clone(),
             backward: engine.backward.clone(),
-            probe: engine.independence.take_probe(&engine.plan.source, engine.next_step),
+            probe: engine.independence.take_probe(source, step, repeats),
             thresholds,
         })
     }

@@ -37,6 +37,12 @@ pub(super) const OWN_POLICY: &str = "thresholds_and_noise";
 /// Its value.
 pub(super) const BY_PROGRAM: &str = "computed by code of the program";
 
+/// Name of the fact that other users could read the file of the key.
+pub(super) const KEY_FILE: &str = "key_file";
+
+/// Name of the fact that the log of releases locks no other process out.
+pub(super) const RELEASE_LOG: &str = "release_log";
+
 /// Name of the fact where the key of the run is stored.
 pub(super) const NOISE_KEY: &str = "noise_key";
 
@@ -48,7 +54,7 @@ const GROUPS: &str = "Averaged gradients of several losses: that each group of c
      belongs to one unit was not checked.";
 
 /// The meaning of some facts.
-const FACTS: [(&str, &str); 8] = [
+const FACTS: [(&str, &str); 10] = [
     (
         OWN_POLICY,
         "A clipping policy or a schedule that the program defines: that its values follow from \
@@ -82,6 +88,16 @@ const FACTS: [(&str, &str); 8] = [
          more; padding fixes the shapes. A test by value allows for this rounding, so in half \
          precision it finds only a dependence between examples that changes a loss by about its \
          own size.",
+    ),
+    (
+        KEY_FILE,
+        "Other users of the machine, who could read the key of the run for some time: the noise \
+         follows from it and can be subtracted.",
+    ),
+    (
+        RELEASE_LOG,
+        "A second process that continued the run from the same state: the file system of the log \
+         of releases has no locks.",
     ),
     (
         LOST_STEPS,

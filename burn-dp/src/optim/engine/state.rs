@@ -13,6 +13,7 @@ use zeroize::Zeroize;
 
 use super::PrivacyEngine;
 use super::not_covered::{KEY_IN_RECORDS, NOISE_KEY};
+use super::statement::add_exposures;
 use crate::DpError;
 use crate::noise::CorrelatedNoiseState;
 use crate::optim::PUBLIC_DATA;
@@ -126,6 +127,7 @@ impl EngineState {
                 if engine.releases()?.in_records {
                     facts.insert(NOISE_KEY.into(), KEY_IN_RECORDS.into());
                 }
+                add_exposures(&*engine.releases()?, &mut facts);
                 facts
             },
             run: engine.plan.origin,

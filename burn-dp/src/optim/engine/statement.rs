@@ -12,7 +12,7 @@ use super::not_covered::{self, KEY_IN_RECORDS, NOISE_KEY};
 use crate::DpError;
 use crate::model::{for_each_parameter, precision_name};
 use crate::optim::independence::Independence;
-use crate::optim::releases::{KeyStorage, Lock};
+use crate::optim::releases::{KeyStorage, Lock, Releases};
 use crate::sampling::{RecordFacts, RecordIdentity};
 
 /// How a file protects the key from other users.
@@ -179,12 +179,17 @@ impl PrivacyEngine {
         if releases.lock().is_none() {
             not_covered.push(NO_LOG.into());
         }
-        if releases.lock() == Some(Lock::Unsupported) {
-            not_covered.push(
-                "A second process that continued the run from the same state: the file system of \
-                 the log of releases has no locks."
-                    .into(),
-            );
-        }
+        add_exposures(&releases, facts);
+    }
+}
+
+/// Adds to the facts what other users and processes could do with the files of a run. Its
+/// checkpoints have these facts, so the statement has them wherever the run is resumed.
+pub(super) fn add_exposures(releases: &Releases, facts: &mut BTreeMap<String, String>) {
+    if releases.key_was_exposed {
+        facts.insert(not_covered::KEY_FILE.into(), "other users could read it".into());
+    }
+    if releases.lock() == Some(Lock::Unsupported) {
+        facts.insert(not_covered::RELEASE_LOG.into(), "on a file system without locks".into());
     }
 }
