@@ -37,7 +37,7 @@ mod tests {
     use burn::tensor::{Device, TensorData};
 
     #[test]
-    fn masked_keys_have_no_weight_beside_very_low_scores() {
+    fn masked_keys_have_no_weight_next_to_very_low_scores() {
         let device = Device::flex().autodiff();
         let zeros_and_ones = |ones: &[usize]| {
             let values: Vec<f32> =

@@ -225,7 +225,7 @@ fn check_padding(
 }
 
 #[test]
-fn padding_has_no_weight_beside_very_low_scores() {
+fn padding_has_no_weight_next_to_very_low_scores() {
     for device in training_devices() {
         for is_quiet in [false, true] {
             let config = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0);
