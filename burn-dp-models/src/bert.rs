@@ -332,8 +332,8 @@ mod tests {
         let mut model = BertClassifier::new(&config, 3, &Device::flex().autodiff());
         for layer in &mut model.bert.encoder.layer {
             let SelfAttention { query, key, .. } = &mut layer.attention.self_attention;
-            *query = constant(query, &[256.0]);
-            *key = constant(key, &[-256.0]);
+            *query = constant(query, &[Some(256.0)]);
+            *key = constant(key, &[Some(-256.0)]);
         }
         assert_padding_has_no_effect(&model);
     }

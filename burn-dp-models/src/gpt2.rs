@@ -193,7 +193,8 @@ mod tests {
         let mut model = Gpt2Classifier::new(&config, 3, &Device::flex().autodiff());
         for block in &mut model.transformer.h {
             // Query, key and value.
-            block.attn.c_attn = constant(&block.attn.c_attn, &[256.0, -256.0, 1.0]);
+            let parts = [Some(256.0), Some(-256.0), None];
+            block.attn.c_attn = constant(&block.attn.c_attn, &parts);
         }
         assert_padding_has_no_effect(&model);
     }

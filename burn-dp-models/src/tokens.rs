@@ -94,14 +94,18 @@ pub(crate) mod tests {
         Config::read(&folder).unwrap()
     }
 
-    /// Returns a layer whose output is constant in each of its equal parts.
-    pub(crate) fn constant(layer: &Private<Linear>, parts: &[f32]) -> Private<Linear> {
+    /// Returns a layer whose output is constant in the equal parts that have a value.
+    pub(crate) fn constant(layer: &Private<Linear>, parts: &[Option<f32>]) -> Private<Linear> {
         let Linear { weight, .. } = layer.clone().into_inner();
         let [_, width] = weight.dims();
-        let repeat = |&part: &f32| std::iter::repeat_n(part, width / parts.len());
-        let bias: Vec<f32> = parts.iter().flat_map(repeat).collect();
-        let bias = Tensor::<1>::from_floats(bias.as_slice(), &weight.device());
-        let weight = Param::from_tensor(weight.val().zeros_like());
+        let columns = |of: fn(Option<f32>) -> f32| {
+            let repeat = |&part: &Option<f32>| std::iter::repeat_n(of(part), width / parts.len());
+            let values: Vec<f32> = parts.iter().flat_map(repeat).collect();
+            Tensor::<1>::from_floats(values.as_slice(), &weight.device())
+        };
+        let bias = columns(|part| part.unwrap_or(0.0));
+        let kept = columns(|part| if part.is_none() { 1.0 } else { 0.0 });
+        let weight = Param::from_tensor(weight.val().detach() * kept.unsqueeze());
         Linear { weight, bias: Some(Param::from_tensor(bias)) }.private()
     }
 
@@ -110,8 +114,9 @@ pub(crate) mod tests {
 
     impl ModuleVisitor for Collected<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let grad = param.val().grad(self.0);
-            self.1.extend(grad.into_iter().flat_map(|grad| grad.into_data().to_vec().unwrap()));
+            if let Some(grad) = param.val().grad(self.0) {
+                self.1.extend(grad.into_data().iter::<f32>());
+            }
         }
     }
 
@@ -122,7 +127,7 @@ pub(crate) mod tests {
         let values = |sequences: &[&Sequence]| {
             let scores = model.scores(&Tokens::new(sequences, &Device::flex().autodiff()));
             let scores = scores.narrow(0, 0, 1).narrow(1, 0, 1);
-            let mut values: Vec<f32> = scores.to_data().to_vec().unwrap();
+            let mut values: Vec<f32> = scores.to_data().iter().collect();
             let gradients = scores.backward();
             let mut collected = Collected(&gradients, Vec::new());
             model.visit(&mut collected);

@@ -227,25 +227,21 @@ fn check_padding(
 #[test]
 fn padding_has_no_weight_next_to_very_low_scores() {
     for device in training_devices() {
-        for is_quiet in [false, true] {
-            let config = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0);
-            let config = config.with_quiet_softmax(is_quiet);
-            let layer: Attention = numbered(config.init(&device), 4);
-            let layer = layer.private();
-            for is_causal in [false, true] {
-                check_padding(&device, |query, key, mask| {
-                    let [batch_size, positions, _] = key.dims();
-                    let input = MhaInput::new(query, key.clone(), key).mask_pad(mask);
-                    let attn = causal(batch_size, [2, positions], &device);
-                    let input = if is_causal { input.mask_attn(attn) } else { input };
-                    layer.forward(input).context
-                });
-            }
-            let config = CrossAttentionConfig::new(6, 6, 4, 2, 3).with_dropout(0.0);
-            let config = config.with_quiet_softmax(is_quiet);
-            let layer = numbered(PrivateCrossAttention::new(&config, &device), 6);
-            check_padding(&device, |query, key, mask| layer.forward(query, key, Some(mask)));
+        let config = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0);
+        let layer: Attention = numbered(config.init(&device), 4);
+        let layer = layer.private();
+        for is_causal in [false, true] {
+            check_padding(&device, |query, key, mask| {
+                let [batch_size, positions, _] = key.dims();
+                let input = MhaInput::new(query, key.clone(), key).mask_pad(mask);
+                let attn = causal(batch_size, [2, positions], &device);
+                let input = if is_causal { input.mask_attn(attn) } else { input };
+                layer.forward(input).context
+            });
         }
+        let config = CrossAttentionConfig::new(6, 6, 4, 2, 3).with_dropout(0.0);
+        let layer = numbered(PrivateCrossAttention::new(&config, &device), 6);
+        check_padding(&device, |query, key, mask| layer.forward(query, key, Some(mask)));
     }
 }
 
