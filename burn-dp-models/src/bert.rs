@@ -319,3 +319,22 @@ impl ClassifierHead for RobertaHead {
         self.out_proj.forward(self.dense.forward(features).tanh())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::tokens::tests::{assert_padding_has_no_effect, constant, golden};
+
+    #[test]
+    fn padding_has_no_effect_if_all_scores_are_very_low() {
+        let Config::Bert(config) = golden("bert-classify") else { panic!("no BERT") };
+        let mut model = BertClassifier::new(&config, 3, &Device::flex().autodiff());
+        for layer in &mut model.bert.encoder.layer {
+            let SelfAttention { query, key, .. } = &mut layer.attention.self_attention;
+            *query = constant(query, &[Some(256.0)]);
+            *key = constant(key, &[Some(-256.0)]);
+        }
+        assert_padding_has_no_effect(&model);
+    }
+}

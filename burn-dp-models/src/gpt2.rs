@@ -180,3 +180,22 @@ impl TextClassifier for Gpt2Classifier {
         Self { score: head, ..self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::tokens::tests::{assert_padding_has_no_effect, constant, golden};
+
+    #[test]
+    fn padding_has_no_effect_if_all_scores_are_very_low() {
+        let Config::Gpt2(config) = golden("gpt2-classify") else { panic!("no GPT-2") };
+        let mut model = Gpt2Classifier::new(&config, 3, &Device::flex().autodiff());
+        for block in &mut model.transformer.h {
+            // Query, key and value.
+            let parts = [Some(256.0), Some(-256.0), None];
+            block.attn.c_attn = constant(&block.attn.c_attn, &parts);
+        }
+        assert_padding_has_no_effect(&model);
+    }
+}

@@ -75,8 +75,71 @@ impl Tokens {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use burn::module::{ModuleVisitor, Param};
+    use burn::nn::Linear;
+    use burn::tensor::Gradients;
+    use burn_dp::nn::{IntoPrivate, Private};
+
     use super::*;
+    use crate::{Config, TextClassifier};
+
+    /// The configuration of a small model.
+    pub(crate) fn golden(name: &str) -> Config {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+        Config::read(&folder).unwrap()
+    }
+
+    /// Returns a layer whose output is constant in the equal parts that have a value.
+    pub(crate) fn constant(layer: &Private<Linear>, parts: &[Option<f32>]) -> Private<Linear> {
+        let Linear { weight, .. } = layer.clone().into_inner();
+        let [_, width] = weight.dims();
+        let columns = |of: fn(Option<f32>) -> f32| {
+            let repeat = |&part: &Option<f32>| std::iter::repeat_n(of(part), width / parts.len());
+            let values: Vec<f32> = parts.iter().flat_map(repeat).collect();
+            Tensor::<1>::from_floats(values.as_slice(), &weight.device())
+        };
+        let bias = columns(|part| part.unwrap_or(0.0));
+        let kept = columns(|part| if part.is_none() { 1.0 } else { 0.0 });
+        let weight = Param::from_tensor(weight.val().detach() * kept.unsqueeze());
+        Linear { weight, bias: Some(Param::from_tensor(bias)) }.private()
+    }
+
+    /// The gradients of all parameters.
+    struct Collected<'a>(&'a Gradients, Vec<f32>);
+
+    impl ModuleVisitor for Collected<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let Some(grad) = param.val().grad(self.0) {
+                self.1.extend(grad.into_data().iter::<f32>());
+            }
+        }
+    }
+
+    /// Checks the scores of a short text, and their gradients, alone and next to a long text.
+    pub(crate) fn assert_padding_has_no_effect<M: TextClassifier>(model: &M) {
+        let short = Sequence { ids: vec![9, 4], given: 2 };
+        let long = Sequence { ids: vec![5, 6, 7, 8, 3, 2], given: 6 };
+        let values = |sequences: &[&Sequence]| {
+            let scores = model.scores(&Tokens::new(sequences, &Device::flex().autodiff()));
+            let scores = scores.narrow(0, 0, 1).narrow(1, 0, 1);
+            let mut values: Vec<f32> = scores.to_data().iter().collect();
+            let gradients = scores.backward();
+            let mut collected = Collected(&gradients, Vec::new());
+            model.visit(&mut collected);
+            values.append(&mut collected.1);
+            values
+        };
+        let (alone, next) = (values(&[&short]), values(&[&short, &long]));
+        assert!(alone.len() == next.len() && alone.len() > 500, "{}", alone.len());
+        for (alone, next) in alone.iter().zip(&next) {
+            assert!((alone - next).abs() <= 1e-5 * (1.0 + alone.abs()), "{alone} {next}");
+        }
+    }
 
     #[test]
     fn prompt_and_padding_have_no_target() {

@@ -10,10 +10,15 @@ use crate::incomplete::{Incomplete, PREFIX};
 
 /// A complete file that does not have its final name yet.
 #[derive(Debug)]
-pub(super) struct Complete(Incomplete);
+pub struct Complete(Incomplete);
 
 impl Complete {
-    fn write(path: &Path, content: &[u8]) -> Result<Self, TrainError> {
+    /// Writes a file, which gets its final name later.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Io`] if the folder cannot be written to.
+    pub fn write(path: &Path, content: &[u8]) -> Result<Self, TrainError> {
         let io = |source| TrainError::Io { path: path.into(), source };
         Incomplete::write(path, content).map(Self).map_err(io)
     }
@@ -23,7 +28,7 @@ impl Complete {
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if the folder cannot be written to.
-    pub(super) fn publish(self) -> Result<(), TrainError> {
+    pub fn publish(self) -> Result<(), TrainError> {
         let path = self.0.path().to_path_buf();
         self.0.publish().map_err(|source| TrainError::Io { path, source })
     }
@@ -85,7 +90,7 @@ pub fn remove(path: &Path) -> Result<(), TrainError> {
 /// # Errors
 ///
 /// Returns [`TrainError::Io`] if the folder cannot be read or a file cannot be removed.
-pub(super) fn remove_incomplete(folder: &Path) -> Result<(), TrainError> {
+pub fn remove_incomplete(folder: &Path) -> Result<(), TrainError> {
     let io = |source| TrainError::Io { path: folder.into(), source };
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;

@@ -50,13 +50,14 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] if the folder is a file, or the file is a folder or is in a
-    /// folder that does not exist.
+    /// Returns [`TrainError::Option`] if the folder is a file, or the file is a folder, another
+    /// result of the run, or in a folder that does not exist.
     pub fn new(options: &RunOptions) -> Result<Self, TrainError> {
         let folder = options.output.clone();
         let json = options.json.clone().unwrap_or_else(|| folder.join("run.json"));
         checks::folder("--output", &folder)?;
         checks::file("--json", &json, Some(&folder))?;
+        check_json(&folder, &json)?;
         Ok(Self { folder, json, resumed: options.resume })
     }
 
@@ -170,6 +171,34 @@ impl Output {
     }
 }
 
+/// Checks that the figures do not replace another result of the run.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] if they do.
+fn check_json(folder: &Path, json: &Path) -> Result<(), TrainError> {
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.into());
+    let parent = json.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = whole(parent.unwrap_or(Path::new(".")));
+    let name = json.file_name().unwrap_or_default().to_string_lossy();
+    let results = [
+        MODEL_FILE,
+        AVERAGED_MODEL_FILE,
+        STATEMENT_JSON,
+        STATEMENT_TEXT,
+        LEDGER_FILE,
+        TRAINING_PLOT,
+    ];
+    let is_result = parent == whole(folder)
+        && (results.contains(&&*name) || name.starts_with("ledger-") && name.ends_with(".json"));
+    let folders = ["model", "adapter", "checkpoints"].map(|name| whole(&folder.join(name)));
+    if is_result || folders.iter().any(|folder| parent.starts_with(folder)) {
+        let reason = format!("{} is another result of the run; give another file", json.display());
+        return Err(TrainError::option("--json", reason));
+    }
+    Ok(())
+}
+
 /// Writes the ledger of a run to its folder. An existing ledger of another run is renamed to
 /// `ledger-1.json`, `ledger-2.json`, and so on, because it may be the only record of those
 /// releases.
@@ -245,6 +274,24 @@ mod tests {
         assert!(message(output.figures(&7)).contains("run.json"));
         assert!(output.file(TRAINING_PLOT).is_dir() && output.file("run.json").is_dir());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn figures_do_not_replace_other_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out");
+        let check = |json: &str| check_json(&output, &folder.path().join(json));
+        for existing in [false, true] {
+            for name in ["privacy.json", "ledger.json", "ledger-3.json", "model/config.json"] {
+                let error = message(check(&format!("out/{name}")));
+                assert!(error.contains("another result of the run"), "{error}");
+            }
+            for name in ["out/run.json", "out/figures/run.json", "privacy.json", "runs.json"] {
+                check(name).unwrap();
+            }
+            assert_eq!(check("out/../out/ledger.json").is_err(), existing);
+            std::fs::create_dir_all(output.join("model")).unwrap();
+        }
     }
 
     #[test]

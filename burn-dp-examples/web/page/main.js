@@ -143,7 +143,7 @@ async function planning() {
       if (!$("train-files").files.length) return;
       say("Reading the images…");
       count = await giveImages();
-      say(`${count} images were read; they stay in this browser.`);
+      say(`${count} images were read; they stay in this browser, until the run is deleted.`);
     }
     const plan = await workers.call("plan", { settings: settings(), count });
     if (asked !== planned) return;

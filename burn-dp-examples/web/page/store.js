@@ -76,12 +76,25 @@ export function load() {
  * ago may still hold the lock.
  */
 export function lock() {
-  const signal = AbortSignal.timeout(5000);
   return new Promise((resolve) => {
     const held = () => {
       resolve(true);
       return new Promise(() => {});
     };
-    navigator.locks.request(`${NAME}-run`, { signal }, held).catch(() => resolve(false));
+    whileLocked(held).catch(() => resolve(false));
   });
+}
+
+function whileLocked(work) {
+  return navigator.locks.request(`${NAME}-run`, { signal: AbortSignal.timeout(5000) }, work);
+}
+
+/** Removes a run whose state was never stored, unless another page is about to store it. */
+export async function removeUnfinished() {
+  const count = await transaction("readonly", (run, _log, give) => {
+    run.count().onsuccess = (event) => give(event.target.result);
+  });
+  if (!count) return;
+  const work = async () => (await load()) ?? (await remove());
+  await whileLocked(work).catch(() => {});
 }

@@ -74,7 +74,10 @@ const methods = {
 
   async stored() {
     const found = await store.load();
-    if (!found) return undefined;
+    if (!found) {
+      await store.removeUnfinished();
+      return undefined;
+    }
     const { settings, count, source } = found.description;
     return { settings: JSON.parse(settings), count, source: source.kind };
   },
@@ -104,9 +107,16 @@ const methods = {
       throw new Error("another tab stored a run: reload this page to resume it or to delete it");
     }
     described = { ...described, backend, settings };
-    await store.begin(described);
-    trainer = await Trainer.begin(backend, settings, train, test);
-    await save();
+    try {
+      await store.begin(described);
+      trainer = await Trainer.begin(backend, settings, train, test);
+      await save();
+    } catch (error) {
+      // Nothing was released. The images of the user must not stay without a run.
+      trainer = undefined;
+      await store.remove();
+      throw error;
+    }
     return progress();
   },
 

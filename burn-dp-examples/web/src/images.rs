@@ -12,7 +12,12 @@ const SEED: u64 = 0;
 #[derive(Clone)]
 pub struct Images {
     pub(crate) items: Vec<ImageItem>,
+    /// Where they are from, for the privacy statement.
+    pub(crate) source: &'static str,
 }
+
+const DRAWN: &str = "digits drawn by the page";
+const FILES: &str = "files of the user";
 
 #[wasm_bindgen]
 impl Images {
@@ -36,13 +41,13 @@ impl Images {
 /// Draws digits to train on.
 #[wasm_bindgen(js_name = drawnImages)]
 pub fn drawn_images(count: usize) -> Images {
-    Images { items: digits::splits(SEED, count, 0).train.items().to_vec() }
+    Images { items: digits::splits(SEED, count, 0).train.items().to_vec(), source: DRAWN }
 }
 
 /// Draws digits to test on, which differ from those to train on.
 #[wasm_bindgen(js_name = drawnTestImages)]
 pub fn drawn_test_images(count: usize) -> Images {
-    Images { items: digits::splits(SEED, 0, count).test.items().to_vec() }
+    Images { items: digits::splits(SEED, 0, count).test.items().to_vec(), source: DRAWN }
 }
 
 /// Reads the two IDX files of a data set, plain or compressed with gzip.
@@ -57,7 +62,7 @@ pub fn idx_images(images: &[u8], labels: &[u8]) -> Result<Images, JsError> {
     }
     let items = images.into_iter().zip(labels);
     let items = items.map(|(image, label)| ImageItem { image: image.into(), label: label.into() });
-    Ok(Images { items: items.collect() })
+    Ok(Images { items: items.collect(), source: FILES })
 }
 
 /// Returns images of these pixels, one after another, and these digits.
@@ -75,5 +80,5 @@ pub fn labeled_images(pixels: &[u8], labels: &[u8]) -> Result<Images, JsError> {
     let items = images.iter().zip(labels);
     let items =
         items.map(|(&image, &label)| ImageItem { image: image.into(), label: label.into() });
-    Ok(Images { items: items.collect() })
+    Ok(Images { items: items.collect(), source: FILES })
 }

@@ -56,6 +56,7 @@ fn main() -> Outcome {
     passed("a digit is classified, and the statement names the key", results(&page))?;
     passed("the page fits a phone, light and dark", pictures(&page, &options))?;
     passed("a run that is deleted is gone", page.delete())?;
+    passed("images without a run are removed", page.check_unfinished_run_is_removed())?;
     if options.flex_only {
         println!("left out: the page was built without WebGPU");
     } else {
@@ -171,8 +172,11 @@ fn results(page: &Page) -> Outcome {
     page.click("example")?;
     page.wait_for_text("guess", "it was drawn as a", Duration::from_secs(30))?;
     let statement = page.text("statement")?;
-    let key = "in the storage of the browser";
-    ensure(statement.contains(key), || format!("no \"{key}\" in {statement}"))
+    let test = "The images and labels of the test set";
+    for part in ["in the storage of the browser", "digits drawn by the page", test] {
+        ensure(statement.contains(part), || format!("no \"{part}\" in {statement}"))?;
+    }
+    Ok(())
 }
 
 fn pictures(page: &Page, options: &Options) -> Outcome {

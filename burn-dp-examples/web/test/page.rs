@@ -305,6 +305,32 @@ impl Page {
         ensure(changed == Value::Bool(true), || format!("{changed}"))
     }
 
+    /// Stores a description without a state, as of a page that was closed while it began a run, and
+    /// checks that the next page removes it.
+    pub(super) fn check_unfinished_run_is_removed(&self) -> Outcome {
+        let descriptions = |work: &str| {
+            self.value(&format!(
+                "new Promise((resolve, reject) => {{
+                    const request = indexedDB.open('burn-dp');
+                    request.onerror = reject;
+                    request.onsuccess = () => {{
+                        const made = request.result.transaction('run', 'readwrite');
+                        const run = made.objectStore('run');
+                        {work}
+                        const count = run.count();
+                        made.oncomplete = () => (request.result.close(), resolve(count.result));
+                        made.onabort = reject;
+                    }};
+                }})"
+            ))
+        };
+        let stored = descriptions("run.put({ count: 1 }, 'description');")?;
+        ensure(stored == Value::from(1), || format!("{stored} entries are stored"))?;
+        self.reload()?;
+        let left = descriptions("")?;
+        ensure(left == Value::from(0), || format!("{left} entries are left"))
+    }
+
     /// Draws a vertical line by the keyboard.
     pub(super) fn draw_a_one(&self) -> Outcome {
         self.click("clear")?;

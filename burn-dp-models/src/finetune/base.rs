@@ -5,14 +5,19 @@ use std::path::Path;
 
 use burn_dp_examples::training::{LEDGER_FILE, TrainError};
 
-use super::export::{ADAPTER, MODEL, PREPROCESSOR};
+use super::export::{self, ADAPTER, MODEL, PREPROCESSOR};
 use super::options::FinetuneOptions;
 
-/// Checks that the results of a run do not replace its pre-trained model.
+/// Entries of an output folder that has a run.
+const OF_A_RUN: [&str; 3] = [LEDGER_FILE, "run.json", "checkpoints"];
+
+/// Checks that the results of a run do not replace its pre-trained model, or another model that no
+/// run wrote.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if they have the same folder.
+/// Returns [`TrainError::Option`] if they have the same folder, or if the output folder has a model
+/// and no run.
 pub(super) fn check_place(model: &Path, output: &Path) -> Result<(), TrainError> {
     let base = model.canonicalize().ok();
     let written = [MODEL, ADAPTER].map(|name| output.join(name));
@@ -23,7 +28,17 @@ pub(super) fn check_place(model: &Path, output: &Path) -> Result<(), TrainError>
         );
         return Err(TrainError::option("--model", reason));
     }
-    Ok(())
+    let has_run = OF_A_RUN.iter().any(|name| output.join(name).exists());
+    match export::written(output).find(|path| !has_run && path.exists()) {
+        Some(found) => {
+            let reason = format!(
+                "{} is not of a run, and would be replaced; give another folder",
+                found.display()
+            );
+            Err(TrainError::option("--output", reason))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Returns whether an earlier private run made the pre-trained model, and its ledger, which is next

@@ -121,9 +121,8 @@ impl Request<'_> {
             names.iter().enumerate().map(|(id, name)| (name.as_str(), id)).collect();
         let sample = |row: &TextRow| {
             let label = ids.get(row.label.as_str()).ok_or_else(|| {
-                let names = quoted(names);
-                let (column, label) = (&labels.label, &row.label);
-                format!("`{column}` is {label:?}, which is not one of the classes: {names}")
+                // The class of the row is private.
+                format!("`{}` is not one of the classes: {}", labels.label, quoted(names))
             });
             let sequence = encoding.text(&row.text).map_err(|error| error.to_string());
             Ok(Labeled { label: *label?, sequence: sequence? })
@@ -140,7 +139,7 @@ impl Request<'_> {
             let network = model.valid();
             let split = probe::computed(split, |sample: &Labeled| {
                 let features = network.features(&tokens(std::slice::from_ref(sample), device));
-                Features::new(features, sample.sequence.ids.len(), sample.label)
+                Features::new(features, sample.label)
             });
             let head = model.head().clone().unfreeze();
             let trained = run.train(&Probe::new(&split), head, all, split)?;
@@ -200,9 +199,5 @@ impl<M: TextClassifier> Task for Classify<M> {
     fn made_up(&self, count: usize) -> Vec<Labeled> {
         let sequence = |row: usize| Sequence { ids: vec![0; 1 + row % 3], given: 1 };
         (0..count).map(|row| Labeled { sequence: sequence(row), label: row % 2 }).collect()
-    }
-
-    fn tokens(sample: &Labeled) -> usize {
-        sample.sequence.ids.len()
     }
 }

@@ -88,7 +88,7 @@ impl Encoding {
     pub(super) fn text(&self, text: &str) -> Result<Sequence, TrainError> {
         let ids = self.ids(text, true)?;
         if ids.is_empty() {
-            return Err(self.error(format!("produces no tokens for the text {text:?}")));
+            return Err(self.error("produces no tokens for the text"));
         }
         let given = ids.len();
         Ok(Sequence { ids, given })
@@ -127,16 +127,17 @@ impl Encoding {
     fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>, TrainError> {
         let encoding = self.tokenizer.encode_fast(text, special);
         let ids = encoding.map_err(|error| self.error(error))?.get_ids().to_vec();
-        match ids.iter().find(|id| **id as usize >= self.vocab_size) {
-            None => Ok(ids),
-            Some(id) => {
-                let token = self.tokenizer.id_to_token(*id).unwrap_or_default();
-                let size = self.vocab_size;
-                Err(self.error(format!(
-                    "has the token `{token}` with id {id}, but the model has {size} tokens"
-                )))
-            }
+        if ids.iter().all(|id| (*id as usize) < self.vocab_size) {
+            return Ok(ids);
         }
+        // The first one that the model lacks: the tokens of the text are private.
+        let vocabulary = self.tokenizer.get_vocab(true).into_iter();
+        let lacking = vocabulary.filter(|(_, id)| *id as usize >= self.vocab_size);
+        let (token, id) = lacking.min_by_key(|(_, id)| *id).unwrap_or_default();
+        let size = self.vocab_size;
+        let reason =
+            format!("has the token `{token}` with id {id}, but the model has {size} tokens");
+        Err(self.error(reason))
     }
 
     /// Returns the text of tokens, without special ones.
@@ -209,6 +210,12 @@ mod tests {
     }
 
     #[test]
+    fn an_error_does_not_repeat_the_text() {
+        let error = encoding("gpt2-classify", 8).text("\t\t").unwrap_err().to_string();
+        assert!(error.contains("no tokens") && !error.contains("\\t"), "{error}");
+    }
+
+    #[test]
     fn a_token_that_the_model_lacks_is_named() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["config.json", FILE] {
@@ -216,14 +223,16 @@ mod tests {
         }
         let path = folder.path().join(FILE);
         let text = std::fs::read_to_string(&path).unwrap();
-        let id = text.find("\"good\": ").map(|at| at + "\"good\": ".len()).unwrap();
-        let end = id + text[id..].find(',').unwrap();
-        std::fs::write(&path, format!("{}45{}", &text[..id], &text[end..])).unwrap();
+        let text = text.replace("\"good\": 10,", "\"good\": 45,");
+        std::fs::write(&path, text.replace("\"bad\": 11,", "\"bad\": 46,")).unwrap();
         let config = Config::read(folder.path()).unwrap();
         let encoding = Encoding::read(folder.path(), &config, 8).unwrap();
         assert!(encoding.text("the film").is_ok());
-        let error = encoding.text("is good").unwrap_err().to_string();
-        assert!(error.contains("`good` with id 45, but the model has 40 tokens"), "{error}");
+        // The text that has the token is private.
+        for text in ["is good", "is bad"] {
+            let error = encoding.text(text).unwrap_err().to_string();
+            assert!(error.contains("`good` with id 45, but the model has 40 tokens"), "{error}");
+        }
         std::fs::remove_file(&path).unwrap();
         let error = Encoding::read(folder.path(), &config, 8).err().unwrap().to_string();
         assert!(error.contains("has no tokenizer.json") && error.contains("save_pre"), "{error}");

@@ -11,6 +11,9 @@ use super::ways::Parts;
 use crate::weights::{tensors, to_safetensors};
 use crate::{Adapter, LoraTargets, ModelError};
 
+/// The entry of a configuration that `finetune pretrain` wrote.
+pub(super) const PRETRAINED: &str = "pretrained_by";
+
 /// Folders in the output folder.
 pub(super) const MODEL: &str = "model";
 pub(super) const ADAPTER: &str = "adapter";
@@ -102,29 +105,44 @@ impl Written {
         Ok(Self { folder: ADAPTER, files })
     }
 
-    /// Writes the files in place of the files of an earlier run, whose statement is removed first.
+    /// Writes the files in place of the files of an earlier run. They are complete before the
+    /// earlier ones are removed, and the statement of the earlier run is never next to them.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if a file cannot be written.
     pub(super) fn publish(self, output: &Output) -> Result<PathBuf, TrainError> {
+        let folder = output.file(self.folder);
+        files::make_folder(&folder)?;
+        let folders = [MODEL, ADAPTER].map(|name| output.file(name));
+        folders.iter().filter(|folder| folder.is_dir()).try_for_each(|folder| {
+            // Of a process that was killed here.
+            files::remove_incomplete(folder)
+        })?;
+        let new: Vec<PathBuf> = self.files.iter().map(|(name, _)| folder.join(name)).collect();
+        let complete = self.files.iter().zip(&new);
+        let complete = complete.map(|((_, content), path)| files::Complete::write(path, content));
+        let complete = complete.collect::<Result<Vec<_>, _>>()?;
         for name in [STATEMENT_JSON, STATEMENT_TEXT] {
             files::remove(&output.file(name))?;
         }
-        for folder in [MODEL, ADAPTER] {
-            for name in NAMES.iter().chain(&COPIED) {
-                files::remove(&output.file(folder).join(name))?;
-            }
-            // Fails if the folder has other files.
-            let _ = std::fs::remove_dir(output.file(folder));
+        for earlier in written(&output.folder).filter(|path| !new.contains(path)) {
+            files::remove(&earlier)?;
         }
-        let folder = output.file(self.folder);
-        files::make_folder(&folder)?;
-        for (name, content) in self.files {
-            files::write(&folder.join(name), &content)?;
+        complete.into_iter().try_for_each(files::Complete::publish)?;
+        for folder in folders {
+            // Fails if the folder has files.
+            let _ = std::fs::remove_dir(folder);
         }
         Ok(folder)
     }
+}
+
+/// Returns the paths that a run may write and remove in the folders of its models.
+pub(super) fn written(output: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = || NAMES.iter().chain(&COPIED);
+    let folders = [MODEL, ADAPTER].map(|folder| output.join(folder));
+    folders.into_iter().flat_map(move |folder| names().map(move |name| folder.join(name)))
 }
 
 impl Export<'_> {
@@ -134,6 +152,7 @@ impl Export<'_> {
         let config = serde_json::from_slice::<Map<String, Value>>(&bytes(&path)?);
         let mut config = config.map_err(|error| ModelError::new(&path, error))?;
         config.insert("architectures".into(), json!([self.architecture]));
+        config.remove(PRETRAINED);
         if let Some(labels) = self.labels {
             let ids = labels.iter().enumerate();
             let names: Map<_, _> =

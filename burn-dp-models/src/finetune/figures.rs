@@ -63,10 +63,9 @@ pub struct FinetuneFigures {
     pub measurements: Vec<EpochRow>,
     /// Time of the steps without evaluations.
     pub train_seconds: f64,
-    /// Tokens per second in the last pass, only for the person at the terminal: together with the
-    /// time, it reveals the number of tokens of the private draws.
+    /// Expected rows or users per second in the last pass, only at the terminal.
     #[serde(skip)]
-    pub tokens_per_second: f64,
+    pub units_per_second: f64,
     /// Largest memory of the process on the host, without the memory of a GPU; absent if the system
     /// does not report it.
     pub peak_memory_bytes: Option<u64>,
@@ -106,9 +105,9 @@ pub struct EpochRow {
     pub evaluation: Evaluation,
     /// Upper bound of ε so far; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
-    /// Tokens per second in this pass, only at the terminal.
+    /// Expected rows or users per second in this pass, only at the terminal.
     #[serde(skip)]
-    pub tokens_per_second: f64,
+    pub units_per_second: f64,
 }
 
 /// Returns the columns of the table.
@@ -118,7 +117,7 @@ pub(super) fn columns() -> Vec<Column> {
         ("loss", 9, "mean cross entropy of a row or a token"),
         ("accuracy", 11, "share of correct predictions, rows of the evaluation"),
         EPSILON,
-        ("tokens/s", 10, "tokens (or images) per second"),
+        ("units/s", 10, "expected rows (or users) per second"),
         ("seconds", 8, "time of the steps"),
         ("MiB", 6, "largest memory of the process on the host so far"),
     ]
@@ -132,7 +131,7 @@ impl EpochRow {
             format!("{:.4}", self.evaluation.loss),
             percent(self.evaluation.accuracy),
             self.epsilon.map_or("-".into(), upwards),
-            significant(self.tokens_per_second, 3),
+            significant(self.units_per_second, 3),
             format!("{:.0}", seconds.as_secs_f64()),
             peak_memory().map_or("-".into(), |bytes| (bytes >> 20).to_string()),
         ]
@@ -173,7 +172,7 @@ impl FinetuneFigures {
             }
             None => ", NOT PRIVATE: the seed of the noise is known".into(),
         };
-        text += &format!(", {} tokens/s", significant(self.tokens_per_second, 3));
+        text += &format!(", {} units/s", significant(self.units_per_second, 3));
         if let Some(bytes) = self.peak_memory_bytes {
             text += &format!(", {} MiB at most", bytes >> 20);
         }

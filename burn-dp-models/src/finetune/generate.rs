@@ -168,10 +168,6 @@ impl Task for Generate {
         let text = |row| Text { sequence: sequence(row), prompt: String::new() };
         (0..count).map(text).collect()
     }
-
-    fn tokens(sample: &Text) -> usize {
-        sample.sequence.ids.len()
-    }
 }
 
 /// Returns samples, and the BLEU score of texts after prompts of the evaluation.

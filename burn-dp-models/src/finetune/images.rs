@@ -144,7 +144,7 @@ impl Request<'_> {
             let network = model.valid();
             let split = probe::computed(split, |sample: &ImageItem| {
                 let batch = encoder.batch(vec![sample.clone()], device);
-                Features::new(network.features(batch.inputs), 1, usize::from(sample.label))
+                Features::new(network.features(batch.inputs), usize::from(sample.label))
             });
             let head = model.head().clone().unfreeze();
             let trained = run.train(&Probe::new(&split), head, all, split)?;
@@ -223,10 +223,5 @@ impl<M: ImageClassifier> Task for Classify<M> {
 
     fn made_up(&self, count: usize) -> Vec<ImageItem> {
         self.encoder.made_up(count, self.classes)
-    }
-
-    /// An image counts as one.
-    fn tokens(_: &ImageItem) -> usize {
-        1
     }
 }

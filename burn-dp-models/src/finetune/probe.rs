@@ -14,18 +14,17 @@ use crate::ClassifierHead;
 #[derive(Debug, Clone)]
 pub(super) struct Features {
     values: Vec<f32>,
-    tokens: usize,
     label: usize,
 }
 
 impl Features {
-    /// Creates the features of a sample with this number of tokens and this class.
+    /// Creates the features of a sample of this class.
     ///
     /// # Shapes
     ///
     /// - features: `[1, width]`: computed alone, so that no other sample can change them
-    pub(super) fn new(features: Tensor<2>, tokens: usize, label: usize) -> Self {
-        Self { values: features.into_data().iter::<f32>().collect(), tokens, label }
+    pub(super) fn new(features: Tensor<2>, label: usize) -> Self {
+        Self { values: features.into_data().iter::<f32>().collect(), label }
     }
 }
 
@@ -79,13 +78,8 @@ impl<H: ClassifierHead> Task for Probe<H> {
     fn made_up(&self, count: usize) -> Vec<Features> {
         let sample = |row: usize| Features {
             values: (0..self.width).map(|i| ((i + row) as f32).sin()).collect(),
-            tokens: 1,
             label: row % 2,
         };
         (0..count).map(sample).collect()
-    }
-
-    fn tokens(sample: &Features) -> usize {
-        sample.tokens
     }
 }

@@ -30,9 +30,6 @@ pub(super) trait Task: Send + Sync {
     /// Returns made-up samples: they fill the rows of users with few rows, and test that a loss
     /// does not depend on other samples.
     fn made_up(&self, count: usize) -> Vec<Self::Sample>;
-
-    /// Returns the number of tokens of a sample.
-    fn tokens(sample: &Self::Sample) -> usize;
 }
 
 /// Returns inputs in the precision of the model that reads them.

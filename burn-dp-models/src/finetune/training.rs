@@ -1,6 +1,5 @@
 //! The private training that all tasks share.
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
@@ -183,9 +182,8 @@ impl<'a> FinetuneRun<'a> {
         let builder = PrivateDataLoaderBuilder::new(UnitBatcher { rows, filler });
         let builder = builder.with_device(trained.clone());
         let batches = batches(builder, train, is_user.then_some(rows), &optim, self.steps())?;
-        let counted = Cell::new(0_usize);
         let mut measurements = Vec::new();
-        let (mut best_rate, mut seconds) = (0.0, Duration::ZERO);
+        let (mut rate, mut measured, mut seconds) = (0.0, first, Duration::ZERO);
         for batch in batches.skip_to(optim.next_step())? {
             let batch = batch?;
             optim.backward_batch(
@@ -193,7 +191,6 @@ impl<'a> FinetuneRun<'a> {
                 &batch,
                 training.physical_batch_size,
                 |model, batch| {
-                    counted.set(counted.get() + batch.samples.iter().map(T::tokens).sum::<usize>());
                     let losses = task.losses(model, &batch.samples, &trained);
                     losses * Tensor::<1>::from_floats(batch.weights.as_slice(), &trained)
                 },
@@ -218,7 +215,9 @@ impl<'a> FinetuneRun<'a> {
             }
             let evaluation = task.evaluate(&model, &test, &self.device);
             let lap = (progress.training() - seconds).as_secs_f64().max(1e-9);
-            best_rate = counted.replace(0) as f64 / lap;
+            // The true number of rows or tokens is private.
+            rate = ((number - measured) * training.batch_size) as f64 / lap;
+            measured = number;
             seconds = progress.training();
             let spent = optim.privacy_spent(self.privacy.delta)?.upper;
             let row = EpochRow {
@@ -226,7 +225,7 @@ impl<'a> FinetuneRun<'a> {
                 step: number,
                 evaluation,
                 epsilon: spent.is_finite().then_some(spent),
-                tokens_per_second: best_rate,
+                units_per_second: rate,
             };
             progress.row(row.cells(seconds));
             measurements.push(row);
@@ -262,7 +261,7 @@ impl<'a> FinetuneRun<'a> {
             generated: None,
             measurements,
             train_seconds: seconds.as_secs_f64(),
-            tokens_per_second: best_rate,
+            units_per_second: rate,
             peak_memory_bytes: peak_memory(),
             optimizer: typed(training.optimizer),
             lr: self.lr,

@@ -248,10 +248,14 @@ fn users_are_the_unit_of_privacy_and_texts_are_generated() {
     let line = "generate --model gpt2-generate --user author --user-rows 3 --batch-size 6 \
                 --noise-multiplier 1 --prompt question --loss sum --lora 2 --samples 2 \
                 --sample-length 3";
-    let figures = run(folder.path(), line).unwrap();
+    let output = process(&words(folder.path(), line, 120), None);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let figures = figures(folder.path());
     assert_eq!((figures["units"].as_u64(), figures["rows"][1].as_u64()), (Some(19), Some(6)));
     // The number of rows of users, and of their tokens, is private.
     assert!(figures["rows"][0].is_null() && figures["tokens_per_second"].is_null());
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains(" units/s") && !printed.contains("tokens/s"), "{printed}");
     assert!(figures["unit"].as_str().unwrap().contains("user"), "{figures}");
     assert_eq!(figures["generated"]["samples"].as_array().unwrap().len(), 2);
     assert!(figures["generated"]["bleu"].is_number() && figures["perplexity"].is_number());
@@ -289,6 +293,37 @@ fn merged_weights_and_adapters_of_one_run_give_the_same_scores() {
     assert!(adapted.num_params() > merged.num_params());
 }
 
+#[cfg(debug_assertions)]
+#[test]
+fn an_earlier_model_stays_until_the_new_one_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "generate --model gpt2-generate --batch-size 32 --noise-multiplier 1 --steps 1 \
+                --samples 0";
+    run(folder.path(), line).unwrap();
+    let at = |name: &str| folder.path().join("out").join(name);
+    let before = std::fs::read(at("model/model.safetensors")).unwrap();
+    let words = words(folder.path(), &format!("{line} --lora 2"), 120);
+    let mut found = 0;
+    for number in 1..100 {
+        // No space for this file and later ones.
+        let full = ("BURN_DP_TEST_FULL_AT_FILE", number.to_string());
+        let output = process(&words, Some((full.0, &full.1)));
+        if output.status.success() {
+            break;
+        }
+        let error = String::from_utf8_lossy(&output.stderr);
+        if error.contains("adapter_") {
+            found += 1;
+            assert_eq!(std::fs::read(at("model/model.safetensors")).unwrap(), before, "{error}");
+            assert!(at("privacy.json").is_file(), "{error}");
+        }
+        let _ = std::fs::remove_dir_all(at("checkpoints"));
+    }
+    // Both files of the adapter.
+    assert_eq!(found, 2);
+    assert!(!at("model").exists() && at("adapter/adapter_config.json").is_file());
+}
+
 #[test]
 fn a_run_is_not_resumed_with_other_data() {
     let folder = tempfile::tempdir().unwrap();
@@ -297,6 +332,9 @@ fn a_run_is_not_resumed_with_other_data() {
     // The files of the end cannot be written, so that the checkpoints of the run remain.
     let blocked = folder.path().join("out/model/config.json/x");
     std::fs::create_dir_all(&blocked).unwrap();
+    let error = run(folder.path(), line).unwrap_err();
+    assert!(error.contains("config.json is not of a run, and would be replaced"), "{error}");
+    std::fs::write(folder.path().join("out/run.json"), "{}").unwrap();
     assert!(run(folder.path(), line).unwrap_err().contains("config.json"));
     std::fs::remove_dir_all(folder.path().join("out/model")).unwrap();
     let error = run(folder.path(), line).unwrap_err();
@@ -347,8 +385,7 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
         ),
         (
             "classify --model bert-classify --label stars --labels up,other".into(),
-            "data.csv: row 4: `stars` is \"down\", which is not one of the classes: \"up\", \
-             \"other\"",
+            "data.csv: row 4: `stars` is not one of the classes: \"up\", \"other\"",
         ),
         (
             "classify --model bert-classify --label stars --labels up,down,up".into(),

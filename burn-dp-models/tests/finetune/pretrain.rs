@@ -40,6 +40,28 @@ fn a_model_that_was_trained_on_public_texts_is_fine_tuned() {
 }
 
 #[test]
+fn a_model_of_another_program_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("pretrained");
+    std::fs::create_dir(&model).unwrap();
+    for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+        std::fs::write(model.join(name), "{}").unwrap();
+        let error = pretrain(folder.path(), "--steps 0").unwrap_err();
+        assert!(error.contains(&format!("{name} is not of `finetune pretrain`")), "{error}");
+        assert_eq!(std::fs::read_to_string(model.join(name)).unwrap(), "{}");
+        std::fs::remove_file(model.join(name)).unwrap();
+    }
+    // A model that was trained privately has the configuration of its base.
+    pretrain(folder.path(), "--steps 0").unwrap();
+    let line = "generate --batch-size 32 --noise-multiplier 1 --steps 1 --samples 0 --model";
+    run(folder.path(), &format!("{line} {}", model.display())).unwrap();
+    std::fs::remove_dir_all(&model).unwrap();
+    std::fs::rename(folder.path().join("out/model"), &model).unwrap();
+    let error = pretrain(folder.path(), "--steps 0").unwrap_err();
+    assert!(error.contains("is not of `finetune pretrain`"), "{error}");
+}
+
+#[test]
 fn impossible_sizes_are_refused_before_the_training() {
     for (more, expected) in [
         ("--width 30 --heads 4", "--width must be a multiple of the 4 heads, got 30"),

@@ -5,6 +5,8 @@ mod gpt2;
 mod objective;
 mod options;
 
+use std::path::Path;
+
 use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::Device;
@@ -14,9 +16,11 @@ use chacha20::ChaCha8Rng;
 use objective::{Objective, Prepared};
 pub use options::{Architecture, PretrainOptions};
 use rand_core::SeedableRng;
+use serde_json::Value;
 
 use super::data::{self, Columns};
 use super::encoding::FILE;
+use super::export::{CONFIG, PRETRAINED};
 use crate::ModelError;
 use crate::weights::{tensors, to_safetensors};
 
@@ -35,6 +39,7 @@ const SHOWN: usize = 100;
 pub(super) fn run(options: &PretrainOptions) -> Result<(), TrainError> {
     options.check()?;
     checks::folder("--output", &options.output)?;
+    check_place(&options.output)?;
     let columns = Columns { text: &options.text, ..Columns::default() };
     let rows = data::read(&options.data, columns)?.1;
     let texts: Vec<&str> = rows.iter().map(|row| row.text.as_str()).collect();
@@ -43,6 +48,31 @@ pub(super) fn run(options: &PretrainOptions) -> Result<(), TrainError> {
     match options.architecture {
         Architecture::Gpt2 => options.run(&texts, gpt2::prepare(options, &texts, &device)?),
         Architecture::Bert => options.run(&texts, bert::prepare(options, &texts, &device)?),
+    }
+}
+
+/// Names of the files that are written.
+const WRITTEN: [&str; 3] = [WEIGHTS, FILE, CONFIG];
+const WEIGHTS: &str = "model.safetensors";
+
+/// Checks that the folder has no model, or one of this command.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] if it has another one.
+fn check_place(output: &Path) -> Result<(), TrainError> {
+    let config = std::fs::read(output.join(CONFIG)).ok();
+    let config = config.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    let is_own = config.is_some_and(|config| config.get(PRETRAINED).is_some());
+    match WRITTEN.map(|name| output.join(name)).iter().find(|path| !is_own && path.exists()) {
+        Some(found) => {
+            let reason = format!(
+                "{} is not of `finetune pretrain`, and would be replaced; give another folder",
+                found.display()
+            );
+            Err(TrainError::option("--output", reason))
+        }
+        None => Ok(()),
     }
 }
 
@@ -86,21 +116,23 @@ impl PretrainOptions {
 
     /// Trains, and writes the files.
     fn run<O: Objective>(&self, texts: &[&str], prepared: Prepared<O>) -> Result<(), TrainError> {
-        let Prepared { objective, model, tokenizer, config, tokens } = prepared;
+        let Prepared { objective, model, tokenizer, mut config, tokens } = prepared;
         burn_dp_examples::print_line!(
             "{} texts, {tokens} tokens; {} of {} parameters. Not private: for public texts.",
             texts.len(),
             config["architectures"][0].as_str().unwrap_or_default(),
             model.num_params()
         );
+        config[PRETRAINED] = concat!("burn-dp-models ", env!("CARGO_PKG_VERSION")).into();
         let model = self.train(&objective, model);
         files::make_folder(&self.output)?;
         let at = |name: &str| self.output.join(name);
         let weights = to_safetensors(&tensors(&model));
-        let weights = weights.map_err(|reason| ModelError::new(at("model.safetensors"), reason))?;
-        files::write(&at("model.safetensors"), &weights)?;
+        let weights = weights.map_err(|reason| ModelError::new(at(WEIGHTS), reason))?;
+        // First, because it marks the folder.
+        files::write_json(&at(CONFIG), &config)?;
+        files::write(&at(WEIGHTS), &weights)?;
         files::write_text(&at(FILE), &tokenizer)?;
-        files::write_json(&at("config.json"), &config)?;
         burn_dp_examples::print_line!("model: {}", self.output.display());
         Ok(())
     }

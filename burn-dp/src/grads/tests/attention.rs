@@ -200,6 +200,75 @@ fn every_option_of_cross_attention_equals_the_loop_over_examples() {
     }
 }
 
+/// Compares attention to one position with attention to that position and two of padding, for
+/// queries of both signs, so that each head has a very low score.
+fn check_padding(
+    device: &Device,
+    attend: impl Fn(Tensor<3>, Tensor<3>, Tensor<2, Bool>) -> Tensor<3>,
+) {
+    let key = numbers::<3>([2, 3, 6], 4, device);
+    let mask = Tensor::<1, Bool>::from_data([false, true, true].as_slice(), device);
+    let mask = mask.reshape([1, 3]).repeat_dim(0, 2);
+    for scale in [1e6, -1e6] {
+        let query = numbers::<3>([2, 2, 6], 3, device) * scale;
+        let of = |positions| {
+            let key = key.clone().narrow(1, 0, positions).detach().require_grad();
+            let mask = mask.clone().narrow(1, 0, positions);
+            let output = attend(query.clone(), key.clone(), mask);
+            let gradient = key.grad(&losses(output.clone()).sum().backward()).unwrap();
+            (output.inner(), gradient.narrow(1, 0, 1))
+        };
+        let (alone, padded) = (of(1), of(3));
+        assert_equal(padded.0, alone.0, 1e-5);
+        assert_equal(padded.1, alone.1, 1e-5);
+    }
+}
+
+#[test]
+fn padding_has_no_weight_next_to_very_low_scores() {
+    for device in training_devices() {
+        let config = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0);
+        let layer: Attention = numbered(config.init(&device), 4);
+        let layer = layer.private();
+        for is_causal in [false, true] {
+            check_padding(&device, |query, key, mask| {
+                let [batch_size, positions, _] = key.dims();
+                let input = MhaInput::new(query, key.clone(), key).mask_pad(mask);
+                let attn = causal(batch_size, [2, positions], &device);
+                let input = if is_causal { input.mask_attn(attn) } else { input };
+                layer.forward(input).context
+            });
+        }
+        let config = CrossAttentionConfig::new(6, 6, 4, 2, 3).with_dropout(0.0);
+        let layer = numbered(PrivateCrossAttention::new(&config, &device), 6);
+        check_padding(&device, |query, key, mask| layer.forward(query, key, Some(mask)));
+    }
+}
+
+#[test]
+fn an_example_whose_positions_are_all_masked_equals_burns() {
+    for device in devices() {
+        let config = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0);
+        let layer: Attention = numbered(config.init(&device), 4);
+        let x = numbers::<3>([2, 3, 6], 3, &device);
+        let masked = [false, false, true, true, true, true];
+        let pad = Tensor::<1, Bool>::from_data(masked.as_slice(), &device).reshape([2, 3]);
+        let attn = causal(2, [3, 3], &device);
+        let input = MhaInput::self_attn(x.clone()).mask_pad(pad.clone()).mask_attn(attn.clone());
+        let found = layer.clone().private().forward(input);
+        let input = BurnInput::self_attn(x.clone()).mask_pad(pad.clone()).mask_attn(attn);
+        let expected = layer.forward(input);
+        assert_equal(found.context, expected.context, 1e-5);
+        assert_equal(found.weights, expected.weights, 1e-5);
+
+        let config = CrossAttentionConfig::new(6, 6, 4, 2, 3).with_dropout(0.0);
+        let layer: CrossAttention = numbered(config.init(&device), 6);
+        let twin = PrivateCrossAttention::from_layer(&config, layer.clone(), &device);
+        let found = twin.forward(x.clone(), x.clone(), Some(pad.clone()));
+        assert_equal(found, layer.forward(x.clone(), x, Some(pad)), 1e-5);
+    }
+}
+
 #[test]
 fn the_record_of_cross_attention_equals_burns() {
     let device = Device::flex();

@@ -4,7 +4,7 @@ use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};
 use burn::tensor::{Bool, Device, Tensor, assert_shape};
 
 use super::super::private::{IntoPrivate, Private};
-use super::{CrossAttentionCache, join_heads, mask_padding, normalize, split_heads};
+use super::{CrossAttentionCache, join_heads, mask_scores, normalize, padding, split_heads};
 
 /// The private counterpart of [`CrossAttention`], which `Private<M>` cannot wrap because its fields
 /// are private.
@@ -103,6 +103,13 @@ impl PrivateCrossAttention {
     /// - mask: `[batch_size, positions_2]`, `true` masks a position
     /// - output: `[batch_size, positions_1, d_model]`
     ///
+    /// # Privacy
+    ///
+    /// The mask of an example must depend on that example alone. A masked position has no weight,
+    /// so the length of the padding has no effect, unless `min_float` is above Burn's default of
+    /// -1e4, or all positions are masked: both as in Burn. Mask the loss of an example without a
+    /// context.
+    ///
     /// # Panics
     ///
     /// Panics if the batch sizes differ, or if the last axes are not `d_model` and `d_context`.
@@ -154,7 +161,10 @@ impl PrivateCrossAttention {
         let query = split_heads(self.query.forward(query), self.n_heads);
         let (key, value) = (self.repeat(key), self.repeat(value));
         let scores = query.matmul(key.transpose()) * self.scale;
-        let scores = mask_padding(scores, mask, self.min_float);
+        let scores = match mask {
+            Some(mask) => mask_scores(scores, padding(mask), self.min_float),
+            None => scores,
+        };
         let weights = self.dropout.forward(normalize(scores, self.quiet_softmax));
         self.output.forward(join_heads(weights.matmul(value)))
     }

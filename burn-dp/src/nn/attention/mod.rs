@@ -38,15 +38,29 @@ fn join_heads(input: Tensor<4>) -> Tensor<3> {
     input.swap_dims(1, 2).reshape([batch_size, positions, heads * size])
 }
 
-/// Masks the scores of padding. `mask` is `[batch_size, positions]`.
-fn mask_padding(scores: Tensor<4>, mask: Option<Tensor<2, Bool>>, min_float: f64) -> Tensor<4> {
-    match mask {
-        Some(mask) => {
-            let [batch_size, positions] = mask.dims();
-            scores.mask_fill(mask.reshape([batch_size, 1, 1, positions]), min_float)
-        }
-        None => scores,
+/// The largest `min_float` that masks a position; Burn's default. A larger one only lowers the
+/// weight of a position.
+const MASKS: f64 = -1e4;
+
+/// Masks scores of `[batch_size, heads, positions_1, positions_2]` where `mask`, which is broadcast
+/// over the heads, is `true`.
+///
+/// With `min_float`, a row whose other scores are smaller would have its weight on masked
+/// positions, whose number follows from the longest example of the batch. Only a row with no other
+/// position has `min_float`: equal weights, as in Burn.
+fn mask_scores(scores: Tensor<4>, mask: Tensor<4, Bool>, min_float: f64) -> Tensor<4> {
+    let masked = scores.mask_fill(mask.clone(), min_float);
+    if min_float > MASKS || masked.shape().num_elements() == 0 {
+        return masked;
     }
+    let has_others = mask.clone().all_dim(3).bool_not().expand(mask.dims());
+    masked.mask_fill(mask.bool_and(has_others), f32::NEG_INFINITY)
+}
+
+/// Returns the mask of padding for [`mask_scores`]. `mask` is `[batch_size, positions]`.
+fn padding(mask: Tensor<2, Bool>) -> Tensor<4, Bool> {
+    let [batch_size, positions] = mask.dims();
+    mask.reshape([batch_size, 1, 1, positions])
 }
 
 /// Returns the attention weights over the last axis.

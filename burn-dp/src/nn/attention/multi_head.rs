@@ -4,7 +4,7 @@ use burn::tensor::{Bool, Tensor, assert_shape};
 use super::super::dropout::dropout;
 use super::super::linear::linear;
 use super::super::private::Private;
-use super::{MhaCache, MhaInput, join_heads, mask_padding, normalize, split_heads};
+use super::{MhaCache, MhaInput, join_heads, mask_scores, normalize, padding, split_heads};
 
 impl Private<MultiHeadAttention> {
     /// Applies the layer.
@@ -17,7 +17,10 @@ impl Private<MultiHeadAttention> {
     ///
     /// # Privacy
     ///
-    /// The masks of an example must depend on that example alone.
+    /// The masks of an example must depend on that example alone. A masked position has no weight,
+    /// so the length of the padding has no effect, unless `min_float` is above Burn's default of
+    /// -1e4, or all positions are masked: both as in Burn. Mask the loss of an example without a
+    /// position.
     ///
     /// # Panics
     ///
@@ -88,9 +91,16 @@ impl Heads {
     ) -> (Tensor<4>, Tensor<3>) {
         let scores = self.query.matmul(self.key.transpose());
         let scores = scores.div_scalar((layer.d_k as f32).sqrt());
-        let scores = mask_padding(scores, mask_pad, layer.min_float);
-        let scores = match mask_attn {
-            Some(mask) => scores.mask_fill(mask.unsqueeze_dim::<4>(1), layer.min_float),
+        let mask = match (mask_pad.map(padding), mask_attn.map(|mask| mask.unsqueeze_dim(1))) {
+            (Some(pad), Some(attn)) if scores.shape().num_elements() > 0 => {
+                let [batch_size, _, rows, columns] = scores.dims();
+                let shape = [batch_size, 1, rows, columns];
+                Some(pad.expand(shape).bool_or(attn.expand(shape)))
+            }
+            (pad, attn) => pad.or(attn),
+        };
+        let scores = match mask {
+            Some(mask) => mask_scores(scores, mask, layer.min_float),
             None => scores,
         };
         let weights = dropout(&layer.dropout, normalize(scores, layer.quiet_softmax));
