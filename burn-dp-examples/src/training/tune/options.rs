@@ -126,13 +126,13 @@ impl TuneOptions {
                 return Err(TrainError::option("--shape", reason));
             }
         }
-        let refused = |word: &&String| {
-            REFUSED.iter().any(|name| word == name || word.starts_with(&format!("{name}=")))
-        };
-        if let Some(word) = self.train.iter().find(refused) {
+        let refused = self.read(&[])?.given;
+        if let Some((name, value)) = refused.first_of(&REFUSED) {
+            let option = format!("{name} {value}");
             let reason = format!(
-                "must not contain {word}: the search has such an option of its own, before --, or \
-                 it contradicts the search; see `cargo xtask tune --help`"
+                "must not contain {}: the search has such an option of its own, before --, or it \
+                 contradicts the search; see `cargo xtask tune --help`",
+                option.trim_end()
             );
             return Err(TrainError::option("--", reason));
         }
@@ -187,9 +187,13 @@ impl TuneOptions {
     ) -> Result<TrainOptions, TrainError> {
         let noise = format!("--noise-multiplier={}", noise_multiplier.unwrap_or(1.0));
         let delta = format!("--delta={}", self.delta);
-        let own = [noise, delta];
+        self.read(&[candidate, &[noise, delta]].concat())
+    }
+
+    /// Parses the options of all runs, and `more`.
+    fn read(&self, more: &[String]) -> Result<TrainOptions, TrainError> {
         let words = std::iter::once("train".to_string()).chain(self.train.iter().cloned());
-        TrainOptions::read(words.chain(candidate.iter().cloned()).chain(own)).map_err(|error| {
+        TrainOptions::read(words.chain(more.iter().cloned())).map_err(|error| {
             let error = error.to_string();
             let error = error.strip_prefix("error: ").unwrap_or(&error).trim_end();
             TrainError::option("--", format!("and --choose are not options of a run: {error}"))
@@ -214,6 +218,8 @@ impl TuneOptions {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use clap::CommandFactory;
+
     use super::*;
 
     fn options(line: &str) -> TuneOptions {
@@ -226,6 +232,15 @@ mod tests {
             options("--choose lr=0.1,1 --choose momentum=0,0.5,0.9").candidates().unwrap();
         assert_eq!(candidates.len(), 6);
         assert_eq!(candidates[5], ["--lr=1", "--momentum=0.9"]);
+    }
+
+    #[test]
+    fn every_refused_option_is_an_option_of_the_training() {
+        let command = TrainOptions::command();
+        for name in REFUSED {
+            let id = name[2..].replace('-', "_");
+            assert!(command.get_arguments().any(|argument| argument.get_id() == &id), "{name}");
+        }
     }
 
     #[test]
@@ -245,7 +260,10 @@ mod tests {
             ("--choose lr=", "combinations"),
             ("--choose lr=1 -- --epsilon 3", "must not contain --epsilon"),
             ("--choose lr=1 -- --recipe mnist-scattering", "must not contain --recipe"),
-            ("--choose lr=1 -- --noise-multiplier=1", "must not contain --noise-multiplier=1"),
+            ("--choose lr=1 -- --noise-multiplier=1", "must not contain --noise-multiplier 1"),
+            ("--choose lr=1 -- --preset mnist-cnn", "must not contain --recipe mnist-cnn: "),
+            ("--choose lr=1 -- --non-private", "must not contain --non-private: "),
+            ("--choose lr=1 -- --epochs x", "are not options of a run: invalid value 'x'"),
             ("--choose lr=1 -- --earlier-ledger f", "must not contain --earlier-ledger"),
             ("--choose lr=1 -- --group 2", "must not contain --group"),
             ("--choose lr=1 -- --simulation-seed 1", "must not contain --simulation-seed"),
