@@ -204,7 +204,13 @@ impl Plan {
                 "Anything of the search but the released model, its options and its test accuracy: \
                  the number of runs, their times, and the results of the other runs must not be \
                  published.",
-            );
+            )
+            .with_not_covered(format!(
+                "The draw of the number of runs in finite precision, which adds up to {} to delta \
+                 at epsilon = {}.",
+                Rounded::up(PrivateSearch::delta_of_draw(options.epsilon)).with_digits(2),
+                options.epsilon
+            ));
         let ledger = self.of_run.ledger_of_search(&self.search, header)?;
         let statement =
             PrivacyStatement::from_ledger(&ledger, &[options.delta]).map_err(DpError::from)?;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use burn_dp_accountant::RunCount;
+use burn_dp_accountant::search::PrivateSearch;
+use burn_dp_accountant::{Rounded, RunCount};
 use clap::{Parser, ValueEnum};
 
 use crate::training::options::typed;
@@ -91,6 +92,9 @@ const REFUSED: [&str; 14] = [
     "--recipe",
 ];
 
+/// Least δ over what the draw of the number of runs adds to it, which the statement names.
+const LEAST_DELTA: f64 = 100.0;
+
 /// Maximum number of combinations of values.
 const MOST: usize = 10_000;
 
@@ -103,6 +107,17 @@ impl TuneOptions {
     /// possible.
     pub(super) fn candidates(&self) -> Result<Vec<Vec<String>>, TrainError> {
         checks::positive([("--epsilon", self.epsilon), ("--mean-runs", self.mean_runs)])?;
+        let least = LEAST_DELTA * PrivateSearch::delta_of_draw(self.epsilon);
+        if self.delta.is_nan() || self.delta < least {
+            let reason = format!(
+                "must be at least {} at --epsilon {}, got {:e}: the number of runs is drawn in \
+                 finite precision, which adds to delta; give a larger one",
+                Rounded::up(least).with_digits(2),
+                self.epsilon,
+                self.delta
+            );
+            return Err(TrainError::option("--delta", reason));
+        }
         if self.runs != RunsName::Poisson && self.mean_runs < 1.0 {
             let reason = format!("must be at least 1, got {}", self.mean_runs);
             return Err(TrainError::option("--mean-runs", reason));
@@ -273,6 +288,9 @@ mod tests {
             ("--choose lr=1 --runs negative-binomial --shape -1", "greater than -1, got -1"),
             ("--choose lr=1 --runs negative-binomial --shape inf", "greater than -1, got inf"),
             ("--choose lr=1 --epsilon 0", "--epsilon must be"),
+            ("--choose lr=1 --delta 1e-12", "--delta must be at least 2.2e-9 at --epsilon 3, got"),
+            ("--choose lr=1 --epsilon 20", "--delta must be at least 0.049 at --epsilon 20, got"),
+            ("--choose lr=1 --delta nan", "--delta must be at least"),
         ] {
             let error = options(line).candidates().unwrap_err().to_string();
             assert!(error.contains(expected), "{line}: {error}");
