@@ -10,9 +10,10 @@ use super::figures::Outcome;
 use super::private::{FinishedStep, PrivateRun};
 use super::public_items::PublicInputs;
 use super::{IndividualSettings, RunFigures, ordinary};
-use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors, folder};
+use crate::data::{Encoder, FeatureBatcher, ItemDataset, Splits, WordVectors, folder};
 use crate::models::{Augmented, Classifier, ImageNetwork, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
+use crate::training::checksum::checksum;
 use crate::training::loading::Loaded;
 use crate::training::optimizer::optimizer;
 use crate::training::options::{DatasetName, typed};
@@ -114,23 +115,27 @@ pub(in crate::training) fn run_on(
     train(network.init(&device.clone().autodiff()), data, public, &settings, &device)
 }
 
-/// Returns the number of examples to train on.
+/// Returns the number of examples to train on, and a checksum of them and of the test examples.
 ///
 /// # Errors
 ///
 /// Returns [`TrainError::Data`] if the data cannot be read.
-pub(in crate::training) fn train_items(
+pub(in crate::training) fn examples(
     settings: &IndividualSettings,
     loaded: &mut Loaded,
-) -> Result<usize, TrainError> {
+) -> Result<(usize, String), TrainError> {
+    fn of<E: Encoder>(data: &Splits<E>) -> (usize, String) {
+        let [train, test] = [&data.train, &data.test].map(ItemDataset::items);
+        (train.len(), checksum(&(train, test)))
+    }
     let (data, inputs) = (&settings.data, &settings.inputs);
     if data.dataset != DatasetName::Imdb {
-        return Ok(loaded.images(data, inputs.image_size)?.train.items().len());
+        return Ok(of(&loaded.images(data, inputs.image_size)?));
     }
     let (vocabulary_size, length) = (inputs.vocabulary_size, inputs.sequence_length);
     let words = inputs.word_vectors.as_ref();
     let (data, _) = loaded.reviews(data, vocabulary_size, length, words)?;
-    Ok(data.train.items().len())
+    Ok(of(&data))
 }
 
 /// Returns whether a run with this output folder was interrupted and can be resumed.

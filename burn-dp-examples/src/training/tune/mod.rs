@@ -66,7 +66,7 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
     let mut loaded = Loaded::kept();
     let plan = Plan::new(&options, &candidates[0], &mut loaded)?;
     files::make_folder(&options.output)?;
-    let mut search = Search::open(&options, plan.noise_multiplier, &plan.earlier, &candidates)?;
+    let mut search = plan.open(&options, &candidates)?;
     while let Some((index, candidate)) = search.next() {
         let folder = search.folder(index);
         let mut run = options.training(&candidate, Some(plan.noise_multiplier))?;
@@ -136,6 +136,8 @@ fn publish(from: Option<&Path>, to: &Path) -> Result<(), TrainError> {
 struct Plan {
     noise_multiplier: f64,
     earlier: EarlierLedgers,
+    /// The checksum of the examples.
+    data: String,
     search: PrivateSearch,
     of_run: PrivacyPlan,
 }
@@ -148,7 +150,7 @@ impl Plan {
     ) -> Result<Self, TrainError> {
         let training = options.training(candidate, None)?;
         let settings = IndividualSettings::new(training, DataOptions::environment())?;
-        let items = individual::train_items(&settings, loaded)?;
+        let (items, data) = individual::examples(&settings, loaded)?;
         let earlier = EarlierLedgers::read(&options.earlier_ledger, &options.output)?;
         let run = |noise_multiplier: f64| plan_of_run(&settings, &earlier, items, noise_multiplier);
         let relation = run(1.0)?.relation();
@@ -165,7 +167,16 @@ impl Plan {
                 .map_err(DpError::from)?;
         let search = PrivateSearch::new(event(noise_multiplier), runs).map_err(DpError::from)?;
         let of_run = run(noise_multiplier)?;
-        Ok(Self { noise_multiplier, earlier, search, of_run })
+        Ok(Self { noise_multiplier, earlier, data, search, of_run })
+    }
+
+    /// Begins the search, or continues it.
+    fn open(
+        &self,
+        options: &TuneOptions,
+        candidates: &[Vec<String>],
+    ) -> Result<Search, TrainError> {
+        Search::open(options, self.noise_multiplier, &self.earlier, &self.data, candidates)
     }
 
     /// Returns the ledger of the search, its statement, and ε.

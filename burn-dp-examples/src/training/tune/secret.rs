@@ -21,6 +21,8 @@ const FILE: &str = "search.json";
 struct Content {
     /// The options of the search, which a resumed search must share.
     options: Vec<String>,
+    /// The checksum of its data, which a resumed search must share too.
+    data: String,
     /// The options of each run.
     runs: Vec<Vec<String>>,
     /// The score of each run, once it is complete.
@@ -40,20 +42,25 @@ impl Search {
     /// Draws the number of runs and the options of each, and stores them before the first run; or
     /// continues the search of the output folder.
     ///
+    /// # Arguments
+    ///
+    /// - `data`: a checksum of the examples, whose runs must have one distribution
+    ///
     /// # Privacy
     ///
-    /// Keys, scores and unreleased models are in a folder of the user alone, next to the output
+    /// Keys, scores, the checksum and unreleased models are in a folder of the user alone, next to the output
     /// folder, which may be published.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] if there is an unfinished search that is not resumed, if
-    /// there is none to resume, or if its options differ, and [`TrainError::Io`] if the folder of
+    /// there is none to resume, or if its options or its data differ, and [`TrainError::Io`] if the folder of
     /// the search has other files.
     pub(super) fn open(
         options: &TuneOptions,
         noise_multiplier: f64,
         earlier: &EarlierLedgers,
+        data: &str,
         candidates: &[Vec<String>],
     ) -> Result<Self, TrainError> {
         let folder = folder_of(&options.output)?;
@@ -79,13 +86,18 @@ impl Search {
                 );
                 return Err(TrainError::option("--resume", reason));
             }
-            return Self::open(options, noise_multiplier, earlier, candidates);
+            return Self::open(options, noise_multiplier, earlier, data, candidates);
         }
         match (found, options.resume) {
             (Ok(content), true) => {
                 if content.options != settings {
                     let reason = "other options were given than for the interrupted search; repeat \
                                   its options";
+                    return Err(TrainError::option("--resume", reason));
+                }
+                if content.data != data {
+                    let reason = "continues a search on the data that it began with: the same \
+                                  records in the same order";
                     return Err(TrainError::option("--resume", reason));
                 }
                 Ok(Self { folder, content })
@@ -111,7 +123,8 @@ impl Search {
                 };
                 let runs = (0..number).map(draw).collect::<Result<Vec<_>, TrainError>>()?;
                 let scores = vec![None; runs.len()];
-                let content = Content { options: settings, runs, scores, is_released: false };
+                let data = data.to_string();
+                let content = Content { options: settings, data, runs, scores, is_released: false };
                 let search = Self { folder, content };
                 make_private_folder(&search.folder)?;
                 search.store()?;
@@ -224,7 +237,7 @@ mod tests {
 
     fn open(options: &TuneOptions, noise_multiplier: f64) -> Result<Search, TrainError> {
         let candidates = [vec!["--lr=1".into()], vec!["--lr=2".into()]];
-        Search::open(options, noise_multiplier, &EarlierLedgers::default(), &candidates)
+        Search::open(options, noise_multiplier, &EarlierLedgers::default(), "data", &candidates)
     }
 
     #[test]
@@ -245,6 +258,10 @@ mod tests {
         assert!(error.contains("unfinished search") && error.contains("--resume"), "{error}");
         let error = open(&resume, 3.0).err().unwrap().to_string();
         assert!(error.contains("other options"), "{error}");
+        let other = [vec!["--lr=1".into()], vec!["--lr=2".into()]];
+        let error = Search::open(&resume, 2.0, &EarlierLedgers::default(), "other", &other);
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("on the data that it began with"), "{error}");
         let second = open(&resume, 2.0).unwrap();
         assert_eq!(second.content, content);
         second.remove().unwrap();
@@ -297,6 +314,7 @@ mod tests {
     fn the_first_of_the_best_runs_is_released() {
         let content = Content {
             options: Vec::new(),
+            data: String::new(),
             runs: vec![Vec::new(); 4],
             scores: vec![Some(0.1), Some(0.7), Some(0.7), Some(0.2)],
             is_released: false,
