@@ -640,6 +640,29 @@ fn results_of_an_earlier_run_stay_until_the_new_model_is_complete() {
     assert!(results().iter().zip(&before).all(|(now, before)| now != before));
 }
 
+// Both runs have the same settings, so their ledgers have the same releases.
+#[test]
+fn the_ledger_of_an_earlier_run_is_kept_also_by_a_resumed_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("{SMALL} --epochs 2 --noise-multiplier 2");
+    figures_in(folder.path(), &line);
+    let ledger = |name: &str| PrivacyLedger::load(folder.path().join("out").join(name)).unwrap();
+    let first = ledger("ledger.json");
+    interrupted(folder.path(), &format!("{line} --output out"), 20);
+    // The second run writes its ledger, and is stopped before its end.
+    let plot = folder.path().join("out/training.svg");
+    std::fs::remove_file(&plot).unwrap();
+    std::fs::create_dir(&plot).unwrap();
+    refusal_in(folder.path(), &format!("{line} --output out --resume"));
+    assert_eq!(ledger("ledger.json").entries(), first.entries());
+    std::fs::remove_dir(&plot).unwrap();
+    figures_in(folder.path(), &format!("{line} --resume"));
+    for name in ["ledger.json", "ledger-1.json"] {
+        assert_eq!(ledger(name).entries(), first.entries());
+    }
+    assert!(!folder.path().join("out/ledger-2.json").exists());
+}
+
 #[test]
 fn a_killed_and_resumed_run_equals_the_whole_run_bit_for_bit() {
     let line = format!("{SMALL} --epochs 20 --insecure-seed 5");

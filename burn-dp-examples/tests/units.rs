@@ -277,6 +277,22 @@ fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_store
 }
 
 #[test]
+fn the_ledger_of_an_earlier_run_is_kept_also_by_a_resumed_run() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    let users = format!("{USERS} --noise-multiplier 4");
+    let sets = format!("digits {SETS} --mini-sets 2");
+    for (line, step, kept) in [(users, 2, "ledger-1.json"), (sets, 14, "ledger-3.json")] {
+        figures(folder.path(), &line);
+        interrupted(folder.path(), &format!("{line} --output out"), step);
+        figures(folder.path(), &format!("{line} --resume"));
+        let names = files(&folder.path().join("out"));
+        let ledgers = names.keys().filter(|name| name.starts_with("ledger-"));
+        assert_eq!(ledgers.max().unwrap(), kept);
+    }
+}
+
+#[test]
 fn layerwise_thresholds_come_from_public_images() {
     let folder = tempfile::tempdir().unwrap();
     let (figures, output) = figures(folder.path(), &format!("digits {SETS} --policy layerwise"));

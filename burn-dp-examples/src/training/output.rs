@@ -60,14 +60,17 @@ impl Output {
         Ok(Self { folder, json, resumed: options.resume })
     }
 
-    /// Creates the folder. The results of an earlier run stay until [`models`](Self::models).
+    /// Creates the folder. The results of an earlier run stay until [`models`](Self::models). Its
+    /// ledger is renamed before the first checkpoint of a new run, so that a resumed run finds no
+    /// ledger but its own.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if the folder cannot be written.
     pub fn begin(&self) -> Result<(), TrainError> {
         files::make_folder(&self.folder)?;
-        files::remove_incomplete(&self.folder)
+        files::remove_incomplete(&self.folder)?;
+        if self.resumed { Ok(()) } else { keep_ledger(&self.folder) }
     }
 
     /// Returns the path of a file with this name.
@@ -170,9 +173,8 @@ impl Output {
     }
 }
 
-/// Writes the ledger of a run to its folder. An existing ledger of another run is renamed to
-/// `ledger-1.json`, `ledger-2.json`, and so on, because it may be the only record of those
-/// releases.
+/// Writes the ledger of a run to its folder. An existing ledger of another run is
+/// [kept](keep_ledger).
 ///
 /// # Errors
 ///
@@ -190,22 +192,35 @@ pub(super) fn write_ledger(
         // Written by this run before it was interrupted; a new run with equal settings is a
         // different one.
         Ok(found) if resumed && is_of(ledger, &found) => {}
-        Ok(_) => {
-            let unused = |path: &PathBuf| !path.exists();
-            let numbered = (1u32..).map(|number| folder.join(format!("ledger-{number}.json")));
-            let kept = numbered.into_iter().find(unused).unwrap_or_else(|| path.clone());
-            std::fs::rename(&path, &kept).map_err(io)?;
-            print_line!(
-                "the ledger of an earlier run is kept as {}; if that run was on the same data, its \
-                 cost adds up (--earlier-ledger), even if only the better model is published \
-                 (`cargo xtask statement` with a --ledger for each)",
-                kept.display()
-            );
-        }
+        Ok(_) => keep_ledger(folder)?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(io(error)),
     }
     text.map_or(Ok(()), |text| files::write(&path, text.as_bytes()))
+}
+
+/// Renames the ledger in a folder, if there is one, to `ledger-1.json`, `ledger-2.json`, and so on,
+/// because it may be the only record of those releases.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Io`] if it cannot be renamed.
+pub(super) fn keep_ledger(folder: &Path) -> Result<(), TrainError> {
+    let path = folder.join(LEDGER_FILE);
+    if !path.is_file() {
+        return Ok(());
+    }
+    let unused = |path: &PathBuf| !path.exists();
+    let numbered = (1u32..).map(|number| folder.join(format!("ledger-{number}.json")));
+    let kept = numbered.into_iter().find(unused).unwrap_or_else(|| path.clone());
+    std::fs::rename(&path, &kept).map_err(|source| TrainError::Io { path, source })?;
+    print_line!(
+        "the ledger of an earlier run is kept as {}; if that run was on the same data, its cost \
+         adds up (--earlier-ledger), even if only the better model is published (`cargo xtask \
+         statement` with a --ledger for each)",
+        kept.display()
+    );
+    Ok(())
 }
 
 /// Returns whether a file is a ledger with the same releases.
@@ -275,6 +290,33 @@ mod tests {
         // A second run with the same settings makes the same number of releases again.
         (0..2).for_each(|_| output.ledger(Some(&first)).unwrap());
         assert_eq!(load("ledger-3.json").entries(), first.entries());
+    }
+
+    // The second run has the settings of the first one, so their ledgers are equal.
+    #[test]
+    fn a_resumed_run_finds_no_ledger_but_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = output(folder.path());
+        let resumed = Output { resumed: true, ..new.clone() };
+        let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
+        let of = |run: &str| {
+            let mut ledger = PrivacyLedger::new(header.clone().with_fact("run", run));
+            ledger.record(&DpEvent::gaussian(2.0)).unwrap();
+            ledger
+        };
+        let run = |name: &str| PrivacyLedger::load(new.file(name)).unwrap().header().clone();
+        new.begin().unwrap();
+        new.ledger(Some(&of("first"))).unwrap();
+        // A kill right after the renaming, after the first checkpoint, and after the ledger.
+        new.begin().unwrap();
+        new.begin().unwrap();
+        resumed.begin().unwrap();
+        resumed.ledger(Some(&of("second"))).unwrap();
+        resumed.begin().unwrap();
+        resumed.ledger(Some(&of("second"))).unwrap();
+        assert_eq!(run("ledger-1.json"), *of("first").header());
+        assert_eq!(run(LEDGER_FILE), *of("second").header());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

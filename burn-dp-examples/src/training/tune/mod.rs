@@ -326,6 +326,55 @@ mod tests {
         assert!(output(STATEMENT_TEXT).exists() && !output("ledger-1.json").exists());
     }
 
+    // Both searches have the same options, so their ledgers have the same releases.
+    #[test]
+    fn the_ledger_of_an_earlier_search_is_kept_also_by_a_resumed_search() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let new = options(&path, SMALL);
+        run(new.clone()).unwrap();
+        let first = std::fs::read(path.join(LEDGER_FILE)).unwrap();
+        let candidates = new.candidates().unwrap();
+        let plan = Plan::new(&new, &candidates[0], &mut Loaded::default()).unwrap();
+        // From a process that was killed before its first run.
+        plan.open(&new, &candidates).unwrap();
+        run(options(&path, &format!("--resume {SMALL}"))).unwrap();
+        assert_eq!(std::fs::read(path.join("ledger-1.json")).unwrap(), first);
+        assert!(path.join(LEDGER_FILE).exists() && !path.join("ledger-2.json").exists());
+    }
+
+    // The bound of the best of several runs needs runs of one distribution.
+    #[test]
+    fn a_search_is_resumed_on_the_data_that_it_began_with_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            files::make_folder(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let names =
+            ["train/pos/0_5.txt", "train/neg/0_5.txt", "test/pos/0_5.txt", "test/neg/0_5.txt"];
+        names.iter().for_each(|name| write(name, "good"));
+        let line = format!(
+            "--choose lr=0.1,0.5 -- imdb --data-dir {} --model lstm --sequence-length 8 \
+             --vocabulary-size 20 --batch-size 1 --steps 2",
+            folder.path().display()
+        );
+        let open = |resume: &str| {
+            let options = options(&folder.path().join("out"), &format!("{resume} {line}"));
+            let candidates = options.candidates()?;
+            Plan::new(&options, &candidates[0], &mut Loaded::default())?.open(&options, &candidates)
+        };
+        open("").unwrap();
+        for name in names {
+            open("--resume").unwrap();
+            write(name, "not so good");
+            let error = open("--resume").err().unwrap().to_string();
+            assert!(error.contains("the same records in the same order"), "{name}: {error}");
+            write(name, "good");
+        }
+    }
+
     #[test]
     fn a_run_of_a_search_has_more_noise_than_a_single_run() {
         let folder = tempfile::tempdir().unwrap();

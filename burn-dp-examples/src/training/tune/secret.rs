@@ -9,6 +9,7 @@ use burn_dp_accountant::search::PrivateSearch;
 use serde::{Deserialize, Serialize};
 
 use super::TuneOptions;
+use crate::training::output::keep_ledger;
 use crate::training::{EarlierLedgers, TrainError, files};
 
 /// The extension of the folder of the search, which is next to the output folder and is removed at
@@ -127,6 +128,8 @@ impl Search {
                 let content = Content { options: settings, data, runs, scores, is_released: false };
                 let search = Self { folder, content };
                 make_private_folder(&search.folder)?;
+                // Before the search is stored: one that is resumed finds no ledger but its own.
+                keep_ledger(&options.output)?;
                 search.store()?;
                 Ok(search)
             }
