@@ -23,6 +23,10 @@ pub const STATEMENT_TEXT: &str = "privacy.txt";
 pub const LEDGER_FILE: &str = "ledger.json";
 /// Name of the plot of accuracy and ε over the steps of a private run.
 pub const TRAINING_PLOT: &str = "training.svg";
+/// Name of the file with the figures of a run.
+pub(super) const FIGURES_FILE: &str = "run.json";
+/// Name of the file with the results of a private search.
+pub(super) const SEARCH_FILE: &str = "tune.json";
 
 /// The output folder, and the file of the figures.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +58,7 @@ impl Output {
     /// folder that does not exist.
     pub fn new(options: &RunOptions) -> Result<Self, TrainError> {
         let folder = options.output.clone();
-        let json = options.json.clone().unwrap_or_else(|| folder.join("run.json"));
+        let json = options.json.clone().unwrap_or_else(|| folder.join(FIGURES_FILE));
         checks::folder("--output", &folder)?;
         checks::file("--json", &json, Some(&folder))?;
         Ok(Self { folder, json, resumed: options.resume })
@@ -90,7 +94,8 @@ impl Output {
         let record = |name, model| files::record_model(&self.file(name), model);
         let average = average.map(|average| record(AVERAGED_MODEL_FILE, average)).transpose()?;
         let model = record(MODEL_FILE, model)?;
-        let stale = [STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, AVERAGED_MODEL_FILE];
+        let stale =
+            [STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, AVERAGED_MODEL_FILE, SEARCH_FILE];
         stale.iter().try_for_each(|name| files::remove(&self.file(name)))?;
         average.into_iter().chain([model]).try_for_each(files::Complete::publish)
     }
@@ -325,7 +330,10 @@ mod tests {
         let output = output(&folder.path().join("out"));
         let model = || MlpConfig::new().init(&Device::flex());
         output.begin().unwrap();
+        // Of an earlier search.
+        std::fs::write(output.file(SEARCH_FILE), "{}").unwrap();
         output.models(model(), None).unwrap();
+        assert!(!output.file(SEARCH_FILE).exists());
         let before = std::fs::read(output.file(MODEL_FILE)).unwrap();
         std::fs::create_dir(output.file(AVERAGED_MODEL_FILE)).unwrap();
         assert!(message(output.models(model(), Some(model()))).contains(AVERAGED_MODEL_FILE));

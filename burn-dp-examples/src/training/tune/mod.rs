@@ -22,16 +22,13 @@ use serde::Serialize;
 use super::individual::{self, IndividualSettings};
 use super::loading::{DataOptions, Loaded};
 use super::options::typed;
-use super::output::write_ledger;
+use super::output::{FIGURES_FILE, SEARCH_FILE, write_ledger};
 use super::{
     AVERAGED_MODEL_FILE, EarlierLedgers, LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT,
     TRAINING_PLOT, TrainError, files,
 };
 pub use options::{RunsName, TuneOptions};
 use secret::Search;
-
-/// The file of the result.
-const RESULT: &str = "tune.json";
 
 /// The results that a search releases in addition to the model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -96,11 +93,14 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
         let from = released.as_ref().map(|folder| folder.join(name));
         publish(from.as_deref(), &options.output.join(name))?;
     }
-    // The plot of a run shows the ε of that run alone, which is smaller than the ε of the search.
-    files::remove(&options.output.join(TRAINING_PLOT))?;
+    // The plot and the figures of a run show the ε of that run alone, which is smaller than the ε
+    // of the search.
+    for name in [TRAINING_PLOT, FIGURES_FILE] {
+        files::remove(&options.output.join(name))?;
+    }
     files::write_json(&options.output.join(STATEMENT_JSON), &statement)?;
     files::write_text(&options.output.join(STATEMENT_TEXT), &statement.to_string())?;
-    files::write_json(&options.output.join(RESULT), &figures)?;
+    files::write_json(&options.output.join(SEARCH_FILE), &figures)?;
     search.remove()?;
     print_line!("\n{statement}");
     match (&figures.chosen, figures.test_accuracy) {
@@ -280,6 +280,8 @@ mod tests {
     #[test]
     fn a_search_releases_one_model_with_the_statement_of_all_runs() {
         let folder = tempfile::tempdir().unwrap();
+        // Of an earlier training run.
+        std::fs::write(folder.path().join(FIGURES_FILE), "{\"epsilon\": 1}").unwrap();
         let figures = run(options(folder.path(), SMALL)).unwrap();
         assert!(figures.epsilon <= 3.0 && figures.epsilon > 2.9, "{figures:?}");
         assert_eq!(figures.chosen.unwrap().len(), 2);
@@ -300,7 +302,7 @@ mod tests {
             .collect();
         names.sort();
         // Nothing of the other runs remains, and no ε of the released run alone.
-        let expected = [LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, RESULT];
+        let expected = [LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, SEARCH_FILE];
         assert_eq!(names, expected);
         let ledger = PrivacyLedger::load(folder.path().join(LEDGER_FILE)).unwrap();
         assert_eq!(ledger.epsilon(1e-4).unwrap().upper, figures.epsilon);
@@ -312,14 +314,14 @@ mod tests {
         let path = folder.path().join("out");
         let output = |name: &str| path.join(name);
         // The figures are the last file before the search is removed.
-        std::fs::create_dir_all(output(RESULT)).unwrap();
+        std::fs::create_dir_all(output(SEARCH_FILE)).unwrap();
         let error = run(options(&path, SMALL)).unwrap_err().to_string();
-        assert!(error.contains(RESULT), "{error}");
+        assert!(error.contains(SEARCH_FILE), "{error}");
         // The secrets are next to the output folder.
         assert!(!output(".search").exists());
         assert!(folder.path().join("out.search").exists());
         let model = std::fs::read(output(MODEL_FILE)).unwrap();
-        std::fs::remove_dir(output(RESULT)).unwrap();
+        std::fs::remove_dir(output(SEARCH_FILE)).unwrap();
         run(options(&path, &format!("--resume {SMALL}"))).unwrap();
         assert!(!folder.path().join("out.search").exists());
         assert_eq!(std::fs::read(output(MODEL_FILE)).unwrap(), model);
