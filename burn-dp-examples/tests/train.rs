@@ -186,6 +186,16 @@ fn trains_on(dataset: &str, data: &TempDir, options: &str, items: [usize; 2]) {
     assert_eq!((&figures["dataset"], &figures["private"]), (&dataset.into(), &true.into()));
     assert_eq!([&figures["train_items"], &figures["test_items"]], items);
     assert!(folder.path().join("out/model.bpk").is_file());
+    let text = std::fs::read_to_string(folder.path().join("out/privacy.json")).unwrap();
+    let statement: Value = serde_json::from_str(&text).unwrap();
+    let inputs = if dataset == "imdb" { "texts" } else { "images" };
+    for (sentence, is_said) in [
+        ("The number of examples that are trained on: it is published".to_string(), true),
+        (format!("The {inputs} and labels of the test set"), true),
+        (format!("first {} examples of the files", items[0]), options.contains("--train-size")),
+    ] {
+        assert_eq!(statement["not_covered"].to_string().contains(&sentence), is_said, "{text}");
+    }
 }
 
 #[test]
@@ -200,6 +210,7 @@ fn every_data_set_trains_privately_from_its_files() {
     };
     let fashion = files(idx("train", 12).into_iter().chain(idx("t10k", 5)));
     trains_on("fashion-mnist", &fashion, "--model rnn", [12, 5]);
+    trains_on("fashion-mnist", &fashion, "--model mlp --train-size 9", [9, 5]);
 
     let records = |items: u32| (0..items * 3073).map(|i| if i % 3073 == 0 { 7 } else { i as u8 });
     let cifar = [("data_batch_1.bin", 12), ("test_batch.bin", 5)];

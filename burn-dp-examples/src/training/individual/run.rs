@@ -22,7 +22,7 @@ use crate::training::progress::{
     Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, counted, percent,
     upwards,
 };
-use crate::training::statement::Described;
+use crate::training::statement::{Described, published_number};
 use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions, device, public_data};
 
 /// Values of δ at which a statement reports ε, in addition to the δ of the run.
@@ -237,7 +237,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let average = average.map(|average| average.averaged(model.clone())).transpose()?;
     let averaged =
         average.as_ref().map(|model| Evaluation::of(model, &data.encoder, &data.test, device));
-    let described = described(&data.name);
+    let described = described(settings, &data.name);
     output.ledger(private.as_ref().map(|(optim, _)| described.ledger(optim)).as_ref())?;
     output.models(model, average)?;
     if let Some((optim, _)) = &mut private {
@@ -269,11 +269,13 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
 }
 
 /// Returns what the program says about a run.
-fn described(dataset: &str) -> Described {
-    let test = "The images and labels of the test set, which is taken as public.";
+fn described(settings: &IndividualSettings, dataset: &str) -> Described {
+    let inputs = if settings.data.dataset == DatasetName::Imdb { "texts" } else { "images" };
+    let test = format!("The {inputs} and labels of the test set, which is taken as public.");
     let classes = (dataset == folder::NAME)
-        .then_some("The classes, which are the names of the folders of images.");
-    let not_covered = [test].into_iter().chain(classes).map(String::from).collect();
+        .then(|| "The classes, which are the names of the folders of images.".to_string());
+    let sentences = [published_number("examples"), test].into_iter();
+    let not_covered = sentences.chain(settings.data.not_covered()).chain(classes).collect();
     Described { facts: vec![("dataset", dataset.into())], not_covered }
 }
 

@@ -293,6 +293,8 @@ mod tests {
             "dataset:",
             "single precision",
             "where the data decide it",
+            "in finite precision, which adds up to 2.2e-11 to delta at epsilon = 3.",
+            "The number of examples that are trained on",
         ] {
             assert!(text.contains(said), "{said}: {text}");
         }
