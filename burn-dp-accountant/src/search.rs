@@ -141,8 +141,8 @@ impl PrivateSearch {
 
     /// Draws the number of runs with entropy from the operating system. Draw it once and keep it
     /// secret, because a second draw would be a choice. The distribution of the number is within
-    /// 1e-12 of the exact one in total variation, which adds `1e-12 (1 + e^ε)` to δ; choose δ far
-    /// above that.
+    /// 1e-12 of the exact one in total variation: choose δ far above
+    /// [`delta_of_draw`](Self::delta_of_draw).
     ///
     /// # Errors
     ///
@@ -150,6 +150,13 @@ impl PrivateSearch {
     /// errors of [`draw_runs_from`](Self::draw_runs_from).
     pub fn draw_runs(&self) -> Result<u64, AccountantError> {
         self.draw_runs_from(random_word()?)
+    }
+
+    /// Returns an upper bound of what the draw of the number of runs adds to δ of a search with this
+    /// ε: `1e-12 (1 + e^ε)`. No ε or δ of a ledger or a statement contains it.
+    pub fn delta_of_draw(epsilon: f64) -> f64 {
+        // The rounding of all three operations is below the factor.
+        1e-12 * (1.0 + 1e-9) * (1.0 + epsilon.exp())
     }
 
     /// Draws the candidate of a run, uniformly from `candidates`, with entropy from the operating
@@ -207,6 +214,14 @@ mod tests {
         assert!(drawn.iter().all(|&count| (820..1_180).contains(&count)), "{drawn:?}");
         assert_eq!(PrivateSearch::draw_candidate(1).unwrap(), 0);
         assert!(PrivateSearch::draw_candidate(0).is_err());
+    }
+
+    #[test]
+    fn the_draw_adds_its_distance_to_delta() {
+        // Total variation to a mechanism with (ε, δ) costs it twice, once on each side.
+        let added = PrivateSearch::delta_of_draw(3.0);
+        assert!((2.1085536923e-11..2.10855372e-11).contains(&added), "{added:e}");
+        assert!(PrivateSearch::delta_of_draw(0.0) >= 2e-12);
     }
 
     #[test]

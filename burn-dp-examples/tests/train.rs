@@ -186,6 +186,16 @@ fn trains_on(dataset: &str, data: &TempDir, options: &str, items: [usize; 2]) {
     assert_eq!((&figures["dataset"], &figures["private"]), (&dataset.into(), &true.into()));
     assert_eq!([&figures["train_items"], &figures["test_items"]], items);
     assert!(folder.path().join("out/model.bpk").is_file());
+    let text = std::fs::read_to_string(folder.path().join("out/privacy.json")).unwrap();
+    let statement: Value = serde_json::from_str(&text).unwrap();
+    let inputs = if dataset == "imdb" { "texts" } else { "images" };
+    for (sentence, is_said) in [
+        ("The number of examples that are trained on: it is published".to_string(), true),
+        (format!("The {inputs} and labels of the test set"), true),
+        (format!("first {} examples of the files", items[0]), options.contains("--train-size")),
+    ] {
+        assert_eq!(statement["not_covered"].to_string().contains(&sentence), is_said, "{text}");
+    }
 }
 
 #[test]
@@ -200,6 +210,7 @@ fn every_data_set_trains_privately_from_its_files() {
     };
     let fashion = files(idx("train", 12).into_iter().chain(idx("t10k", 5)));
     trains_on("fashion-mnist", &fashion, "--model rnn", [12, 5]);
+    trains_on("fashion-mnist", &fashion, "--model mlp --train-size 9", [9, 5]);
 
     let records = |items: u32| (0..items * 3073).map(|i| if i % 3073 == 0 { 7 } else { i as u8 });
     let cifar = [("data_batch_1.bin", 12), ("test_batch.bin", 5)];
@@ -638,6 +649,29 @@ fn results_of_an_earlier_run_stay_until_the_new_model_is_complete() {
     assert_eq!(results(), before);
     figures_in(folder.path(), &format!("{line} --resume"));
     assert!(results().iter().zip(&before).all(|(now, before)| now != before));
+}
+
+// Both runs have the same settings, so their ledgers have the same releases.
+#[test]
+fn the_ledger_of_an_earlier_run_is_kept_also_by_a_resumed_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("{SMALL} --epochs 2 --noise-multiplier 2");
+    figures_in(folder.path(), &line);
+    let ledger = |name: &str| PrivacyLedger::load(folder.path().join("out").join(name)).unwrap();
+    let first = ledger("ledger.json");
+    interrupted(folder.path(), &format!("{line} --output out"), 20);
+    // The second run writes its ledger, and is stopped before its end.
+    let plot = folder.path().join("out/training.svg");
+    std::fs::remove_file(&plot).unwrap();
+    std::fs::create_dir(&plot).unwrap();
+    refusal_in(folder.path(), &format!("{line} --output out --resume"));
+    assert_eq!(ledger("ledger.json").entries(), first.entries());
+    std::fs::remove_dir(&plot).unwrap();
+    figures_in(folder.path(), &format!("{line} --resume"));
+    for name in ["ledger.json", "ledger-1.json"] {
+        assert_eq!(ledger(name).entries(), first.entries());
+    }
+    assert!(!folder.path().join("out/ledger-2.json").exists());
 }
 
 #[test]

@@ -107,6 +107,8 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
     let said = statement(folder.path());
     assert!(said.contains("federated averaging"));
     assert!(said.contains("About one in ten users of the file"), "{said}");
+    assert!(said.contains("The number of users that are trained on"), "{said}");
+    assert!(!said.contains("The choice of the first"), "{said}");
     assert_group_of_two(folder.path());
     let thresholds: Vec<_> = (figures["measurements"].as_array().unwrap().iter())
         .map(|measured| measured["threshold"].as_f64().unwrap())
@@ -135,6 +137,16 @@ fn the_budget_of_users_covers_an_earlier_run() {
     assert!(first < 9.0 && second <= 10.0 && second > 9.9, "{first} {second}");
     assert!(output.contains("epsilon <= "), "{output}");
     assert!(statement(folder.path()).contains("earlier releases:"));
+}
+
+// Without one of them, the next one of the file takes its place.
+#[test]
+fn the_first_users_of_a_file_are_not_all_that_can_change() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    figures(folder.path(), &format!("{USERS} --noise-multiplier 4 --users 55"));
+    let said = statement(folder.path());
+    assert!(said.contains("The choice of the first 55 users of the files (--users)"), "{said}");
 }
 
 #[test]
@@ -272,10 +284,28 @@ fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_store
     let public = statement["facts"]["public_data"].as_str().unwrap();
     assert!(public.contains("drawn digits of seed 0") && public.contains("100 items"), "{public}");
     assert_eq!(statement["facts"]["mini_set_size"], "20");
+    let sentences = statement["not_covered"].to_string();
+    assert!(sentences.contains("The number of examples that are trained on"), "{sentences}");
     assert!(output.contains("sampling 2 of 28 units"), "{output}");
     assert_group_of_two(folder.path());
     assert!(folder.path().join("out/accuracy.svg").is_file());
     assert!(output.contains("plot: out/training.svg"), "{output}");
+}
+
+#[test]
+fn the_ledger_of_an_earlier_run_is_kept_also_by_a_resumed_run() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    let users = format!("{USERS} --noise-multiplier 4");
+    let sets = format!("digits {SETS} --mini-sets 2");
+    for (line, step, kept) in [(users, 2, "ledger-1.json"), (sets, 14, "ledger-3.json")] {
+        figures(folder.path(), &line);
+        interrupted(folder.path(), &format!("{line} --output out"), step);
+        figures(folder.path(), &format!("{line} --resume"));
+        let names = files(&folder.path().join("out"));
+        let ledgers = names.keys().filter(|name| name.starts_with("ledger-"));
+        assert_eq!(ledgers.max().unwrap(), kept);
+    }
 }
 
 #[test]

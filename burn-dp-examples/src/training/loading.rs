@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::options::{DatasetName, as_typed, as_typed_option, headings, typed};
+use super::statement::first_of_files;
 use super::{TrainError, checks};
 use crate::data::{
     ImageBatcher, Splits, TextBatcher, Vocabulary, WordVectors, cifar10, digits, folder, imdb,
@@ -33,7 +34,8 @@ pub struct DataOptions {
     #[arg(long, conflicts_with = "data_dir", help_heading = headings::EXAMPLES)]
     #[serde(skip)]
     pub download: bool,
-    /// Use only this many examples to train on [default: all; 12000 drawn digits].
+    /// Use only this many examples to train on, the first ones of the files; the guarantee is then
+    /// for these, and the statement says so [default: all; 12000 drawn digits].
     #[arg(long, value_name = "N", help_heading = headings::EXAMPLES)]
     pub train_size: Option<usize>,
     /// Use only this many examples to test on [default: all; 2000 drawn digits].
@@ -108,6 +110,13 @@ impl DataOptions {
     pub(super) fn public_dataset(&self) -> Option<DatasetName> {
         let drawn = (self.dataset == DatasetName::Digits).then_some(DatasetName::Digits);
         self.public_data.or(drawn)
+    }
+
+    /// Returns what ε does not cover of a part of the files; `None` if all examples are trained on,
+    /// or drawn ones.
+    pub(super) fn not_covered(&self) -> Option<String> {
+        let size = self.train_size.filter(|_| self.dataset != DatasetName::Digits)?;
+        Some(first_of_files("--train-size", size, "examples"))
     }
 
     /// Returns the folder that the variable `BURN_DP_DATA` names.
@@ -234,6 +243,18 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::training::TrainOptions;
+
+    #[test]
+    fn a_part_of_the_files_is_named_and_a_number_of_drawings_is_not() {
+        let sentence = |line: &str| {
+            let words = ["train"].into_iter().chain(line.split_whitespace());
+            TrainOptions::read(words).unwrap().data.not_covered()
+        };
+        assert_eq!([sentence("mnist"), sentence("digits --train-size 9")], [None, None]);
+        let part = sentence("mnist --train-size 9").unwrap();
+        assert!(part.contains("the first 9 examples of the files (--train-size)"), "{part}");
+    }
 
     #[test]
     fn data_is_read_again_only_with_other_options() {

@@ -23,6 +23,10 @@ pub const STATEMENT_TEXT: &str = "privacy.txt";
 pub const LEDGER_FILE: &str = "ledger.json";
 /// Name of the plot of accuracy and ε over the steps of a private run.
 pub const TRAINING_PLOT: &str = "training.svg";
+/// Name of the file with the figures of a run.
+pub(super) const FIGURES_FILE: &str = "run.json";
+/// Name of the file with the results of a private search.
+pub(super) const SEARCH_FILE: &str = "tune.json";
 
 /// The output folder, and the file of the figures.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,21 +58,24 @@ impl Output {
     /// result of the run, or in a folder that does not exist.
     pub fn new(options: &RunOptions) -> Result<Self, TrainError> {
         let folder = options.output.clone();
-        let json = options.json.clone().unwrap_or_else(|| folder.join("run.json"));
+        let json = options.json.clone().unwrap_or_else(|| folder.join(FIGURES_FILE));
         checks::folder("--output", &folder)?;
         checks::file("--json", &json, Some(&folder))?;
         check_json(&folder, &json)?;
         Ok(Self { folder, json, resumed: options.resume })
     }
 
-    /// Creates the folder. The results of an earlier run stay until [`models`](Self::models).
+    /// Creates the folder. The results of an earlier run stay until [`models`](Self::models). Its
+    /// ledger is renamed before the first checkpoint of a new run, so that a resumed run finds no
+    /// ledger but its own.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Io`] if the folder cannot be written.
     pub fn begin(&self) -> Result<(), TrainError> {
         files::make_folder(&self.folder)?;
-        files::remove_incomplete(&self.folder)
+        files::remove_incomplete(&self.folder)?;
+        if self.resumed { Ok(()) } else { keep_ledger(&self.folder) }
     }
 
     /// Returns the path of a file with this name.
@@ -88,7 +95,8 @@ impl Output {
         let record = |name, model| files::record_model(&self.file(name), model);
         let average = average.map(|average| record(AVERAGED_MODEL_FILE, average)).transpose()?;
         let model = record(MODEL_FILE, model)?;
-        let stale = [STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, AVERAGED_MODEL_FILE];
+        let stale =
+            [STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, AVERAGED_MODEL_FILE, SEARCH_FILE];
         stale.iter().try_for_each(|name| files::remove(&self.file(name)))?;
         average.into_iter().chain([model]).try_for_each(files::Complete::publish)
     }
@@ -199,9 +207,8 @@ fn check_json(folder: &Path, json: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// Writes the ledger of a run to its folder. An existing ledger of another run is renamed to
-/// `ledger-1.json`, `ledger-2.json`, and so on, because it may be the only record of those
-/// releases.
+/// Writes the ledger of a run to its folder. An existing ledger of another run is
+/// [kept](keep_ledger).
 ///
 /// # Errors
 ///
@@ -219,22 +226,35 @@ pub(super) fn write_ledger(
         // Written by this run before it was interrupted; a new run with equal settings is a
         // different one.
         Ok(found) if resumed && is_of(ledger, &found) => {}
-        Ok(_) => {
-            let unused = |path: &PathBuf| !path.exists();
-            let numbered = (1u32..).map(|number| folder.join(format!("ledger-{number}.json")));
-            let kept = numbered.into_iter().find(unused).unwrap_or_else(|| path.clone());
-            std::fs::rename(&path, &kept).map_err(io)?;
-            print_line!(
-                "the ledger of an earlier run is kept as {}; if that run was on the same data, its \
-                 cost adds up (--earlier-ledger), even if only the better model is published \
-                 (`cargo xtask statement` with a --ledger for each)",
-                kept.display()
-            );
-        }
+        Ok(_) => keep_ledger(folder)?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(io(error)),
     }
     text.map_or(Ok(()), |text| files::write(&path, text.as_bytes()))
+}
+
+/// Renames the ledger in a folder, if there is one, to `ledger-1.json`, `ledger-2.json`, and so on,
+/// because it may be the only record of those releases.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Io`] if it cannot be renamed.
+pub(super) fn keep_ledger(folder: &Path) -> Result<(), TrainError> {
+    let path = folder.join(LEDGER_FILE);
+    if !path.is_file() {
+        return Ok(());
+    }
+    let unused = |path: &PathBuf| !path.exists();
+    let numbered = (1u32..).map(|number| folder.join(format!("ledger-{number}.json")));
+    let kept = numbered.into_iter().find(unused).unwrap_or_else(|| path.clone());
+    std::fs::rename(&path, &kept).map_err(|source| TrainError::Io { path, source })?;
+    print_line!(
+        "the ledger of an earlier run is kept as {}; if that run was on the same data, its cost \
+         adds up (--earlier-ledger), even if only the better model is published (`cargo xtask \
+         statement` with a --ledger for each)",
+        kept.display()
+    );
+    Ok(())
 }
 
 /// Returns whether a file is a ledger with the same releases.
@@ -324,13 +344,43 @@ mod tests {
         assert_eq!(load("ledger-3.json").entries(), first.entries());
     }
 
+    // The second run has the settings of the first one, so their ledgers are equal.
+    #[test]
+    fn a_resumed_run_finds_no_ledger_but_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = output(folder.path());
+        let resumed = Output { resumed: true, ..new.clone() };
+        let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
+        let of = |run: &str| {
+            let mut ledger = PrivacyLedger::new(header.clone().with_fact("run", run));
+            ledger.record(&DpEvent::gaussian(2.0)).unwrap();
+            ledger
+        };
+        let run = |name: &str| PrivacyLedger::load(new.file(name)).unwrap().header().clone();
+        new.begin().unwrap();
+        new.ledger(Some(&of("first"))).unwrap();
+        // A kill right after the renaming, after the first checkpoint, and after the ledger.
+        new.begin().unwrap();
+        new.begin().unwrap();
+        resumed.begin().unwrap();
+        resumed.ledger(Some(&of("second"))).unwrap();
+        resumed.begin().unwrap();
+        resumed.ledger(Some(&of("second"))).unwrap();
+        assert_eq!(run("ledger-1.json"), *of("first").header());
+        assert_eq!(run(LEDGER_FILE), *of("second").header());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
     #[test]
     fn models_of_an_earlier_run_stay_if_the_new_ones_cannot_be_written() {
         let folder = tempfile::tempdir().unwrap();
         let output = output(&folder.path().join("out"));
         let model = || MlpConfig::new().init(&Device::flex());
         output.begin().unwrap();
+        // Of an earlier search.
+        std::fs::write(output.file(SEARCH_FILE), "{}").unwrap();
         output.models(model(), None).unwrap();
+        assert!(!output.file(SEARCH_FILE).exists());
         let before = std::fs::read(output.file(MODEL_FILE)).unwrap();
         std::fs::create_dir(output.file(AVERAGED_MODEL_FILE)).unwrap();
         assert!(message(output.models(model(), Some(model()))).contains(AVERAGED_MODEL_FILE));

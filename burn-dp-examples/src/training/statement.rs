@@ -29,6 +29,28 @@ impl Described {
     }
 }
 
+/// Returns that the number of units is public.
+pub(super) fn published_number(units: &str) -> String {
+    format!(
+        "The number of {units} that are trained on: it is published, and determines the sampling \
+         probability and the number of steps."
+    )
+}
+
+/// Returns that a part of the files was trained on: with a file that has one unit less, another one
+/// moves up.
+///
+/// # Arguments
+///
+/// - `option`, `number`: the option that gave the number of units, and the number
+pub(super) fn first_of_files(option: &str, number: usize, units: &str) -> String {
+    format!(
+        "The choice of the first {number} {units} of the files ({option}): if one of them is \
+         removed from the files, another one takes its place, and epsilon is not for such a pair \
+         of changes."
+    )
+}
+
 /// Returns the statement of all releases of a ledger.
 ///
 /// # Arguments

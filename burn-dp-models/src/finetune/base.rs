@@ -42,11 +42,12 @@ pub(super) fn check_place(model: &Path, output: &Path) -> Result<(), TrainError>
 }
 
 /// Returns whether an earlier private run made the pre-trained model, and its ledger, which is next
-/// to the model, is not counted.
+/// to the model, is not counted. A later run in that folder has renamed it when it began.
 pub(super) fn has_uncounted_ledger(options: &FinetuneOptions) -> bool {
     let whole = |path: &Path| path.canonicalize().ok();
     let folder = whole(&options.model);
-    let ledger = folder.and_then(|folder| whole(&folder.parent()?.join(LEDGER_FILE)));
+    let beside = |name| whole(&folder.as_ref()?.parent()?.join(name));
+    let ledger = [LEDGER_FILE, "ledger-1.json"].into_iter().find_map(beside);
     let mut given = options.privacy.earlier_ledger.iter().map(|path| whole(path));
     ledger.is_some() && !given.any(|path| path == ledger)
 }
@@ -66,4 +67,35 @@ pub(super) fn checksums(model: &Path) -> BTreeMap<String, u32> {
         Some((name, crc32fast::hash(&std::fs::read(entry.path()).ok()?)))
     };
     entries.filter_map(checksum).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::PathBuf;
+
+    use clap::{Args, Command, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn the_ledger_beside_a_model_is_found_also_while_a_later_run_trains() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("model")).unwrap();
+        let is_uncounted = |given: Option<&str>| {
+            let mut words: Vec<PathBuf> = vec!["finetune".into(), "--model".into(), path("model")];
+            words
+                .extend(given.into_iter().flat_map(|name| ["--earlier-ledger".into(), path(name)]));
+            let command = FinetuneOptions::augment_args(Command::new("finetune"));
+            let matches = command.try_get_matches_from(words).unwrap();
+            has_uncounted_ledger(&FinetuneOptions::from_arg_matches(&matches).unwrap())
+        };
+        assert!(!is_uncounted(None));
+        for name in ["ledger-1.json", LEDGER_FILE] {
+            std::fs::write(path(name), "").unwrap();
+            assert!(is_uncounted(None) && !is_uncounted(Some(name)), "{name}");
+        }
+    }
 }

@@ -245,7 +245,7 @@ impl std::fmt::Display for CorrelatedPlan {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::clipping::QuantileClipping;
+    use crate::clipping::{CountNoise, QuantileClipping};
     use crate::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 
     fn plan(scheme: SamplingScheme) -> PrivacyPlanConfig {
@@ -297,8 +297,8 @@ mod tests {
         let strategy = Strategy::banded_toeplitz(300, &[0.9, 0.5]).unwrap();
         let config = plan(SamplingScheme::ShuffledOnce).with_correlated_noise(strategy);
         assert!(config.clone().init().is_ok());
-        let counts = config.with_clipping(QuantileClipping::new(0.5).unwrap());
-        let error = counts.init().unwrap_err().to_string();
+        let adaptive = QuantileClipping::new(0.5).unwrap().with_count_noise(CountNoise::Share(0.1));
+        let error = config.with_clipping(adaptive).init().unwrap_err().to_string();
         assert!(error.contains("diagonal is at least 1"), "{error}");
     }
 

@@ -11,7 +11,7 @@ use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, counted, percent, upwards,
 };
-use crate::training::statement::Described;
+use crate::training::statement::{Described, published_number};
 use crate::training::{DataOptions, TrainError, TrainOptions, device, typed};
 
 /// Trains with the given options, and writes the model, the privacy statement, the figures and the
@@ -32,12 +32,20 @@ pub fn run(options: TrainOptions) -> Result<BatchFigures, TrainError> {
         Compared { data: Some(&data_options), settings: &settings, backend: run.backend };
     let checkpoints = Checkpoints::new(&output.folder, &compared)?;
     let checkpoints = checkpoints.with_data(&data.private).with_start(run.start());
-    let run = BatchRun { settings: &settings, data: &data, device: &device, output, checkpoints };
+    let run = BatchRun {
+        data_options: &data_options,
+        settings: &settings,
+        data: &data,
+        device: &device,
+        output,
+        checkpoints,
+    };
     run.train(network(&settings, &data, &device))
 }
 
 /// A run whose options were checked.
 struct BatchRun<'a> {
+    data_options: &'a DataOptions,
     settings: &'a BatchSettings,
     data: &'a BatchData,
     device: &'a Device,
@@ -47,7 +55,7 @@ struct BatchRun<'a> {
 
 impl BatchRun<'_> {
     fn train(self, model: BatchModel) -> Result<BatchFigures, TrainError> {
-        let Self { settings, data, device, output, checkpoints } = self;
+        let Self { data_options, settings, data, device, output, checkpoints } = self;
         // All checks come before the first file is written.
         let training = BatchTraining::prepare(model, settings, data, device, Some(&checkpoints))?;
         output.begin()?;
@@ -88,7 +96,9 @@ impl BatchRun<'_> {
         }
         let not_covered = "The public images, and the images and labels of the test set, which is \
                            taken as public.";
-        let described = Described { facts, not_covered: vec![not_covered.into()] };
+        let not_covered = [published_number("examples"), not_covered.into()];
+        let not_covered = not_covered.into_iter().chain(data_options.not_covered()).collect();
+        let described = Described { facts, not_covered };
         output.ledger(Some(&described.ledger(&optim)))?;
         output.models(model, None)?;
         optim.forget_key()?;

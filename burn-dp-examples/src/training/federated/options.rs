@@ -12,7 +12,8 @@ use crate::training::options::{OptimizerName, as_typed, headings};
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = headings::USERS)]
 pub struct RoundOptions {
-    /// Use only this many of the users, public ones included [default: all].
+    /// Use only this many of the users, the first ones of the file, public ones included; the
+    /// guarantee is then for these, and the statement says so [default: all].
     #[arg(long, value_name = "N")]
     pub users: Option<usize>,
     /// With --clipping layerwise: let the thresholds follow from the roles of --data-dir that count

@@ -13,7 +13,7 @@ use crate::training::output::{Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, counted, percent, upwards,
 };
-use crate::training::statement::Described;
+use crate::training::statement::{Described, first_of_files, published_number};
 use crate::training::{TrainError, TrainOptions, device};
 
 /// Name of the plot of the loss.
@@ -95,9 +95,11 @@ pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
          and thresholds and figures can follow from it.",
         "A person behind several speaking roles: the guarantee is for one role of one play.",
     ];
+    let first = options.rounds.users.map(|number| first_of_files("--users", number, "users"));
+    let not_covered = not_covered.map(String::from).into_iter().chain(first);
     let described = Described {
         facts: vec![("dataset", format!("{}, by speaking role", users.name))],
-        not_covered: not_covered.map(String::from).to_vec(),
+        not_covered: std::iter::once(published_number("users")).chain(not_covered).collect(),
     };
     output.ledger(Some(&described.ledger(training.optimizer())))?;
     output.models(model, None)?;

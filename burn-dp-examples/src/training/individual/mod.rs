@@ -18,7 +18,7 @@ pub use clipping::ClippingSettings;
 pub use figures::RunFigures;
 pub use inputs::{InputOptions, InputSettings};
 pub use options::{IndividualOptions, RuleName};
+pub(in crate::training) use run::{examples, run_on};
 pub use run::{is_interrupted, run};
-pub(in crate::training) use run::{run_on, train_items};
 pub use schedule::ScheduleName;
 pub use settings::{IndividualSettings, Length, PrivateSettings};

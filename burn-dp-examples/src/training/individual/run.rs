@@ -10,9 +10,10 @@ use super::figures::Outcome;
 use super::private::{FinishedStep, PrivateRun};
 use super::public_items::PublicInputs;
 use super::{IndividualSettings, RunFigures, ordinary};
-use crate::data::{Encoder, FeatureBatcher, Splits, WordVectors, folder};
+use crate::data::{Encoder, FeatureBatcher, ItemDataset, Splits, WordVectors, folder};
 use crate::models::{Augmented, Classifier, ImageNetwork, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
+use crate::training::checksum::checksum;
 use crate::training::loading::Loaded;
 use crate::training::optimizer::optimizer;
 use crate::training::options::{DatasetName, typed};
@@ -21,7 +22,7 @@ use crate::training::progress::{
     Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, counted, percent,
     upwards,
 };
-use crate::training::statement::Described;
+use crate::training::statement::{Described, published_number};
 use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions, device, public_data};
 
 /// Values of δ at which a statement reports ε, in addition to the δ of the run.
@@ -114,23 +115,27 @@ pub(in crate::training) fn run_on(
     train(network.init(&device.clone().autodiff()), data, public, &settings, &device)
 }
 
-/// Returns the number of examples to train on.
+/// Returns the number of examples to train on, and a checksum of them and of the test examples.
 ///
 /// # Errors
 ///
 /// Returns [`TrainError::Data`] if the data cannot be read.
-pub(in crate::training) fn train_items(
+pub(in crate::training) fn examples(
     settings: &IndividualSettings,
     loaded: &mut Loaded,
-) -> Result<usize, TrainError> {
+) -> Result<(usize, String), TrainError> {
+    fn of<E: Encoder>(data: &Splits<E>) -> (usize, String) {
+        let [train, test] = [&data.train, &data.test].map(ItemDataset::items);
+        (train.len(), checksum(&(train, test)))
+    }
     let (data, inputs) = (&settings.data, &settings.inputs);
     if data.dataset != DatasetName::Imdb {
-        return Ok(loaded.images(data, inputs.image_size)?.train.items().len());
+        return Ok(of(&loaded.images(data, inputs.image_size)?));
     }
     let (vocabulary_size, length) = (inputs.vocabulary_size, inputs.sequence_length);
     let words = inputs.word_vectors.as_ref();
     let (data, _) = loaded.reviews(data, vocabulary_size, length, words)?;
-    Ok(data.train.items().len())
+    Ok(of(&data))
 }
 
 /// Returns whether a run with this output folder was interrupted and can be resumed.
@@ -232,7 +237,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let average = average.map(|average| average.averaged(model.clone())).transpose()?;
     let averaged =
         average.as_ref().map(|model| Evaluation::of(model, &data.encoder, &data.test, device));
-    let described = described(&data.name);
+    let described = described(settings, &data.name);
     output.ledger(private.as_ref().map(|(optim, _)| described.ledger(optim)).as_ref())?;
     output.models(model, average)?;
     if let Some((optim, _)) = &mut private {
@@ -264,11 +269,13 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
 }
 
 /// Returns what the program says about a run.
-fn described(dataset: &str) -> Described {
-    let test = "The images and labels of the test set, which is taken as public.";
+fn described(settings: &IndividualSettings, dataset: &str) -> Described {
+    let inputs = if settings.data.dataset == DatasetName::Imdb { "texts" } else { "images" };
+    let test = format!("The {inputs} and labels of the test set, which is taken as public.");
     let classes = (dataset == folder::NAME)
-        .then_some("The classes, which are the names of the folders of images.");
-    let not_covered = [test].into_iter().chain(classes).map(String::from).collect();
+        .then(|| "The classes, which are the names of the folders of images.".to_string());
+    let sentences = [published_number("examples"), test].into_iter();
+    let not_covered = sentences.chain(settings.data.not_covered()).chain(classes).collect();
     Described { facts: vec![("dataset", dataset.into())], not_covered }
 }
 

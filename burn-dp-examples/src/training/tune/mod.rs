@@ -22,16 +22,13 @@ use serde::Serialize;
 use super::individual::{self, IndividualSettings};
 use super::loading::{DataOptions, Loaded};
 use super::options::typed;
-use super::output::write_ledger;
+use super::output::{FIGURES_FILE, SEARCH_FILE, write_ledger};
 use super::{
     AVERAGED_MODEL_FILE, EarlierLedgers, LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT,
     TRAINING_PLOT, TrainError, files,
 };
 pub use options::{RunsName, TuneOptions};
 use secret::Search;
-
-/// The file of the result.
-const RESULT: &str = "tune.json";
 
 /// The results that a search releases in addition to the model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -66,7 +63,7 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
     let mut loaded = Loaded::kept();
     let plan = Plan::new(&options, &candidates[0], &mut loaded)?;
     files::make_folder(&options.output)?;
-    let mut search = Search::open(&options, plan.noise_multiplier, &plan.earlier, &candidates)?;
+    let mut search = plan.open(&options, &candidates)?;
     while let Some((index, candidate)) = search.next() {
         let folder = search.folder(index);
         let mut run = options.training(&candidate, Some(plan.noise_multiplier))?;
@@ -96,11 +93,14 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
         let from = released.as_ref().map(|folder| folder.join(name));
         publish(from.as_deref(), &options.output.join(name))?;
     }
-    // The plot of a run shows the ε of that run alone, which is smaller than the ε of the search.
-    files::remove(&options.output.join(TRAINING_PLOT))?;
+    // The plot and the figures of a run show the ε of that run alone, which is smaller than the ε
+    // of the search.
+    for name in [TRAINING_PLOT, FIGURES_FILE] {
+        files::remove(&options.output.join(name))?;
+    }
     files::write_json(&options.output.join(STATEMENT_JSON), &statement)?;
     files::write_text(&options.output.join(STATEMENT_TEXT), &statement.to_string())?;
-    files::write_json(&options.output.join(RESULT), &figures)?;
+    files::write_json(&options.output.join(SEARCH_FILE), &figures)?;
     search.remove()?;
     print_line!("\n{statement}");
     match (&figures.chosen, figures.test_accuracy) {
@@ -136,6 +136,8 @@ fn publish(from: Option<&Path>, to: &Path) -> Result<(), TrainError> {
 struct Plan {
     noise_multiplier: f64,
     earlier: EarlierLedgers,
+    /// The checksum of the examples.
+    data: String,
     search: PrivateSearch,
     of_run: PrivacyPlan,
 }
@@ -148,7 +150,7 @@ impl Plan {
     ) -> Result<Self, TrainError> {
         let training = options.training(candidate, None)?;
         let settings = IndividualSettings::new(training, DataOptions::environment())?;
-        let items = individual::train_items(&settings, loaded)?;
+        let (items, data) = individual::examples(&settings, loaded)?;
         let earlier = EarlierLedgers::read(&options.earlier_ledger, &options.output)?;
         let run = |noise_multiplier: f64| plan_of_run(&settings, &earlier, items, noise_multiplier);
         let relation = run(1.0)?.relation();
@@ -165,7 +167,16 @@ impl Plan {
                 .map_err(DpError::from)?;
         let search = PrivateSearch::new(event(noise_multiplier), runs).map_err(DpError::from)?;
         let of_run = run(noise_multiplier)?;
-        Ok(Self { noise_multiplier, earlier, search, of_run })
+        Ok(Self { noise_multiplier, earlier, data, search, of_run })
+    }
+
+    /// Begins the search, or continues it.
+    fn open(
+        &self,
+        options: &TuneOptions,
+        candidates: &[Vec<String>],
+    ) -> Result<Search, TrainError> {
+        Search::open(options, self.noise_multiplier, &self.earlier, &self.data, candidates)
     }
 
     /// Returns the ledger of the search, its statement, and ε.
@@ -204,7 +215,13 @@ impl Plan {
                 "Anything of the search but the released model, its options and its test accuracy: \
                  the number of runs, their times, and the results of the other runs must not be \
                  published.",
-            );
+            )
+            .with_not_covered(format!(
+                "The draw of the number of runs in finite precision, which adds up to {} to delta \
+                 at epsilon = {}.",
+                Rounded::up(PrivateSearch::delta_of_draw(options.epsilon)).with_digits(2),
+                options.epsilon
+            ));
         let ledger = self.of_run.ledger_of_search(&self.search, header)?;
         let statement =
             PrivacyStatement::from_ledger(&ledger, &[options.delta]).map_err(DpError::from)?;
@@ -263,6 +280,8 @@ mod tests {
     #[test]
     fn a_search_releases_one_model_with_the_statement_of_all_runs() {
         let folder = tempfile::tempdir().unwrap();
+        // Of an earlier training run.
+        std::fs::write(folder.path().join(FIGURES_FILE), "{\"epsilon\": 1}").unwrap();
         let figures = run(options(folder.path(), SMALL)).unwrap();
         assert!(figures.epsilon <= 3.0 && figures.epsilon > 2.9, "{figures:?}");
         assert_eq!(figures.chosen.unwrap().len(), 2);
@@ -274,6 +293,8 @@ mod tests {
             "dataset:",
             "single precision",
             "where the data decide it",
+            "in finite precision, which adds up to 2.2e-11 to delta at epsilon = 3.",
+            "The number of examples that are trained on",
         ] {
             assert!(text.contains(said), "{said}: {text}");
         }
@@ -283,7 +304,7 @@ mod tests {
             .collect();
         names.sort();
         // Nothing of the other runs remains, and no ε of the released run alone.
-        let expected = [LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, RESULT];
+        let expected = [LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, SEARCH_FILE];
         assert_eq!(names, expected);
         let ledger = PrivacyLedger::load(folder.path().join(LEDGER_FILE)).unwrap();
         assert_eq!(ledger.epsilon(1e-4).unwrap().upper, figures.epsilon);
@@ -295,18 +316,67 @@ mod tests {
         let path = folder.path().join("out");
         let output = |name: &str| path.join(name);
         // The figures are the last file before the search is removed.
-        std::fs::create_dir_all(output(RESULT)).unwrap();
+        std::fs::create_dir_all(output(SEARCH_FILE)).unwrap();
         let error = run(options(&path, SMALL)).unwrap_err().to_string();
-        assert!(error.contains(RESULT), "{error}");
+        assert!(error.contains(SEARCH_FILE), "{error}");
         // The secrets are next to the output folder.
         assert!(!output(".search").exists());
         assert!(folder.path().join("out.search").exists());
         let model = std::fs::read(output(MODEL_FILE)).unwrap();
-        std::fs::remove_dir(output(RESULT)).unwrap();
+        std::fs::remove_dir(output(SEARCH_FILE)).unwrap();
         run(options(&path, &format!("--resume {SMALL}"))).unwrap();
         assert!(!folder.path().join("out.search").exists());
         assert_eq!(std::fs::read(output(MODEL_FILE)).unwrap(), model);
         assert!(output(STATEMENT_TEXT).exists() && !output("ledger-1.json").exists());
+    }
+
+    // Both searches have the same options, so their ledgers have the same releases.
+    #[test]
+    fn the_ledger_of_an_earlier_search_is_kept_also_by_a_resumed_search() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let new = options(&path, SMALL);
+        run(new.clone()).unwrap();
+        let first = std::fs::read(path.join(LEDGER_FILE)).unwrap();
+        let candidates = new.candidates().unwrap();
+        let plan = Plan::new(&new, &candidates[0], &mut Loaded::default()).unwrap();
+        // From a process that was killed before its first run.
+        plan.open(&new, &candidates).unwrap();
+        run(options(&path, &format!("--resume {SMALL}"))).unwrap();
+        assert_eq!(std::fs::read(path.join("ledger-1.json")).unwrap(), first);
+        assert!(path.join(LEDGER_FILE).exists() && !path.join("ledger-2.json").exists());
+    }
+
+    // The bound of the best of several runs needs runs of one distribution.
+    #[test]
+    fn a_search_is_resumed_on_the_data_that_it_began_with_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            files::make_folder(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let names =
+            ["train/pos/0_5.txt", "train/neg/0_5.txt", "test/pos/0_5.txt", "test/neg/0_5.txt"];
+        names.iter().for_each(|name| write(name, "good"));
+        let line = format!(
+            "--choose lr=0.1,0.5 -- imdb --data-dir {} --model lstm --sequence-length 8 \
+             --vocabulary-size 20 --batch-size 1 --steps 2",
+            folder.path().display()
+        );
+        let open = |resume: &str| {
+            let options = options(&folder.path().join("out"), &format!("{resume} {line}"));
+            let candidates = options.candidates()?;
+            Plan::new(&options, &candidates[0], &mut Loaded::default())?.open(&options, &candidates)
+        };
+        open("").unwrap();
+        for name in names {
+            open("--resume").unwrap();
+            write(name, "not so good");
+            let error = open("--resume").err().unwrap().to_string();
+            assert!(error.contains("the same records in the same order"), "{name}: {error}");
+            write(name, "good");
+        }
     }
 
     #[test]

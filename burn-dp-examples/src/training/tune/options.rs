@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use burn_dp_accountant::RunCount;
+use burn_dp_accountant::search::PrivateSearch;
+use burn_dp_accountant::{Rounded, RunCount};
 use clap::{Parser, ValueEnum};
 
 use crate::training::options::typed;
@@ -91,6 +92,9 @@ const REFUSED: [&str; 14] = [
     "--recipe",
 ];
 
+/// Least δ over what the draw of the number of runs adds to it, which the statement names.
+const LEAST_DELTA: f64 = 100.0;
+
 /// Maximum number of combinations of values.
 const MOST: usize = 10_000;
 
@@ -103,6 +107,17 @@ impl TuneOptions {
     /// possible.
     pub(super) fn candidates(&self) -> Result<Vec<Vec<String>>, TrainError> {
         checks::positive([("--epsilon", self.epsilon), ("--mean-runs", self.mean_runs)])?;
+        let least = LEAST_DELTA * PrivateSearch::delta_of_draw(self.epsilon);
+        if self.delta.is_nan() || self.delta < least {
+            let reason = format!(
+                "must be at least {} at --epsilon {}, got {:e}: the number of runs is drawn in \
+                 finite precision, which adds to delta; give a larger one",
+                Rounded::up(least).with_digits(2),
+                self.epsilon,
+                self.delta
+            );
+            return Err(TrainError::option("--delta", reason));
+        }
         if self.runs != RunsName::Poisson && self.mean_runs < 1.0 {
             let reason = format!("must be at least 1, got {}", self.mean_runs);
             return Err(TrainError::option("--mean-runs", reason));
@@ -126,13 +141,13 @@ impl TuneOptions {
                 return Err(TrainError::option("--shape", reason));
             }
         }
-        let refused = |word: &&String| {
-            REFUSED.iter().any(|name| word == name || word.starts_with(&format!("{name}=")))
-        };
-        if let Some(word) = self.train.iter().find(refused) {
+        let refused = self.read(&[])?.given;
+        if let Some((name, value)) = refused.first_of(&REFUSED) {
+            let option = format!("{name} {value}");
             let reason = format!(
-                "must not contain {word}: the search has such an option of its own, before --, or \
-                 it contradicts the search; see `cargo xtask tune --help`"
+                "must not contain {}: the search has such an option of its own, before --, or it \
+                 contradicts the search; see `cargo xtask tune --help`",
+                option.trim_end()
             );
             return Err(TrainError::option("--", reason));
         }
@@ -187,9 +202,13 @@ impl TuneOptions {
     ) -> Result<TrainOptions, TrainError> {
         let noise = format!("--noise-multiplier={}", noise_multiplier.unwrap_or(1.0));
         let delta = format!("--delta={}", self.delta);
-        let own = [noise, delta];
+        self.read(&[candidate, &[noise, delta]].concat())
+    }
+
+    /// Parses the options of all runs, and `more`.
+    fn read(&self, more: &[String]) -> Result<TrainOptions, TrainError> {
         let words = std::iter::once("train".to_string()).chain(self.train.iter().cloned());
-        TrainOptions::read(words.chain(candidate.iter().cloned()).chain(own)).map_err(|error| {
+        TrainOptions::read(words.chain(more.iter().cloned())).map_err(|error| {
             let error = error.to_string();
             let error = error.strip_prefix("error: ").unwrap_or(&error).trim_end();
             TrainError::option("--", format!("and --choose are not options of a run: {error}"))
@@ -214,6 +233,8 @@ impl TuneOptions {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use clap::CommandFactory;
+
     use super::*;
 
     fn options(line: &str) -> TuneOptions {
@@ -226,6 +247,15 @@ mod tests {
             options("--choose lr=0.1,1 --choose momentum=0,0.5,0.9").candidates().unwrap();
         assert_eq!(candidates.len(), 6);
         assert_eq!(candidates[5], ["--lr=1", "--momentum=0.9"]);
+    }
+
+    #[test]
+    fn every_refused_option_is_an_option_of_the_training() {
+        let command = TrainOptions::command();
+        for name in REFUSED {
+            let id = name[2..].replace('-', "_");
+            assert!(command.get_arguments().any(|argument| argument.get_id() == &id), "{name}");
+        }
     }
 
     #[test]
@@ -245,7 +275,10 @@ mod tests {
             ("--choose lr=", "combinations"),
             ("--choose lr=1 -- --epsilon 3", "must not contain --epsilon"),
             ("--choose lr=1 -- --recipe mnist-scattering", "must not contain --recipe"),
-            ("--choose lr=1 -- --noise-multiplier=1", "must not contain --noise-multiplier=1"),
+            ("--choose lr=1 -- --noise-multiplier=1", "must not contain --noise-multiplier 1"),
+            ("--choose lr=1 -- --preset mnist-cnn", "must not contain --recipe mnist-cnn: "),
+            ("--choose lr=1 -- --non-private", "must not contain --non-private: "),
+            ("--choose lr=1 -- --epochs x", "are not options of a run: invalid value 'x'"),
             ("--choose lr=1 -- --earlier-ledger f", "must not contain --earlier-ledger"),
             ("--choose lr=1 -- --group 2", "must not contain --group"),
             ("--choose lr=1 -- --simulation-seed 1", "must not contain --simulation-seed"),
@@ -255,6 +288,9 @@ mod tests {
             ("--choose lr=1 --runs negative-binomial --shape -1", "greater than -1, got -1"),
             ("--choose lr=1 --runs negative-binomial --shape inf", "greater than -1, got inf"),
             ("--choose lr=1 --epsilon 0", "--epsilon must be"),
+            ("--choose lr=1 --delta 1e-12", "--delta must be at least 2.2e-9 at --epsilon 3, got"),
+            ("--choose lr=1 --epsilon 20", "--delta must be at least 0.049 at --epsilon 20, got"),
+            ("--choose lr=1 --delta nan", "--delta must be at least"),
         ] {
             let error = options(line).candidates().unwrap_err().to_string();
             assert!(error.contains(expected), "{line}: {error}");

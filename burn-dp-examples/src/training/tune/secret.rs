@@ -9,6 +9,7 @@ use burn_dp_accountant::search::PrivateSearch;
 use serde::{Deserialize, Serialize};
 
 use super::TuneOptions;
+use crate::training::output::keep_ledger;
 use crate::training::{EarlierLedgers, TrainError, files};
 
 /// The extension of the folder of the search, which is next to the output folder and is removed at
@@ -21,6 +22,8 @@ const FILE: &str = "search.json";
 struct Content {
     /// The options of the search, which a resumed search must share.
     options: Vec<String>,
+    /// The checksum of its data, which a resumed search must share too.
+    data: String,
     /// The options of each run.
     runs: Vec<Vec<String>>,
     /// The score of each run, once it is complete.
@@ -40,20 +43,25 @@ impl Search {
     /// Draws the number of runs and the options of each, and stores them before the first run; or
     /// continues the search of the output folder.
     ///
+    /// # Arguments
+    ///
+    /// - `data`: a checksum of the examples, whose runs must have one distribution
+    ///
     /// # Privacy
     ///
-    /// Keys, scores and unreleased models are in a folder of the user alone, next to the output
+    /// Keys, scores, the checksum and unreleased models are in a folder of the user alone, next to the output
     /// folder, which may be published.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] if there is an unfinished search that is not resumed, if
-    /// there is none to resume, or if its options differ, and [`TrainError::Io`] if the folder of
+    /// there is none to resume, or if its options or its data differ, and [`TrainError::Io`] if the folder of
     /// the search has other files.
     pub(super) fn open(
         options: &TuneOptions,
         noise_multiplier: f64,
         earlier: &EarlierLedgers,
+        data: &str,
         candidates: &[Vec<String>],
     ) -> Result<Self, TrainError> {
         let folder = folder_of(&options.output)?;
@@ -79,13 +87,18 @@ impl Search {
                 );
                 return Err(TrainError::option("--resume", reason));
             }
-            return Self::open(options, noise_multiplier, earlier, candidates);
+            return Self::open(options, noise_multiplier, earlier, data, candidates);
         }
         match (found, options.resume) {
             (Ok(content), true) => {
                 if content.options != settings {
                     let reason = "other options were given than for the interrupted search; repeat \
                                   its options";
+                    return Err(TrainError::option("--resume", reason));
+                }
+                if content.data != data {
+                    let reason = "continues a search on the data that it began with: the same \
+                                  records in the same order";
                     return Err(TrainError::option("--resume", reason));
                 }
                 Ok(Self { folder, content })
@@ -111,9 +124,12 @@ impl Search {
                 };
                 let runs = (0..number).map(draw).collect::<Result<Vec<_>, TrainError>>()?;
                 let scores = vec![None; runs.len()];
-                let content = Content { options: settings, runs, scores, is_released: false };
+                let data = data.to_string();
+                let content = Content { options: settings, data, runs, scores, is_released: false };
                 let search = Self { folder, content };
                 make_private_folder(&search.folder)?;
+                // Before the search is stored: one that is resumed finds no ledger but its own.
+                keep_ledger(&options.output)?;
                 search.store()?;
                 Ok(search)
             }
@@ -240,7 +256,7 @@ mod tests {
 
     fn open(options: &TuneOptions, noise_multiplier: f64) -> Result<Search, TrainError> {
         let candidates = [vec!["--lr=1".into()], vec!["--lr=2".into()]];
-        Search::open(options, noise_multiplier, &EarlierLedgers::default(), &candidates)
+        Search::open(options, noise_multiplier, &EarlierLedgers::default(), "data", &candidates)
     }
 
     #[test]
@@ -261,6 +277,10 @@ mod tests {
         assert!(error.contains("unfinished search") && error.contains("--resume"), "{error}");
         let error = open(&resume, 3.0).err().unwrap().to_string();
         assert!(error.contains("other options"), "{error}");
+        let other = [vec!["--lr=1".into()], vec!["--lr=2".into()]];
+        let error = Search::open(&resume, 2.0, &EarlierLedgers::default(), "other", &other);
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("on the data that it began with"), "{error}");
         let second = open(&resume, 2.0).unwrap();
         assert_eq!(second.content, content);
         second.remove().unwrap();
@@ -326,6 +346,7 @@ mod tests {
     fn the_first_of_the_best_runs_is_released() {
         let content = Content {
             options: Vec::new(),
+            data: String::new(),
             runs: vec![Vec::new(); 4],
             scores: vec![Some(0.1), Some(0.7), Some(0.7), Some(0.2)],
             is_released: false,
