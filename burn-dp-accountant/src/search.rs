@@ -152,8 +152,8 @@ impl PrivateSearch {
         self.draw_runs_from(random_word()?)
     }
 
-    /// Returns an upper bound of what the draw of the number of runs adds to δ of a search with this
-    /// ε: `1e-12 (1 + e^ε)`. No ε or δ of a ledger or a statement contains it.
+    /// Returns an upper bound of what the draw of the number of runs adds to δ of a search with
+    /// this ε: `1e-12 (1 + e^ε)`. No ε or δ of a ledger or a statement contains it.
     pub fn delta_of_draw(epsilon: f64) -> f64 {
         // The rounding of all three operations is below the factor.
         1e-12 * (1.0 + 1e-9) * (1.0 + epsilon.exp())

@@ -7,8 +7,10 @@ use serde::Serialize;
 use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 
 use super::IndividualSettings;
-use crate::training::options::{OptimizerName, typed};
+use crate::data::folder;
+use crate::training::options::{DatasetName, OptimizerName, typed};
 use crate::training::progress::{counted, percent, upwards};
+use crate::training::statement::{Described, published_number};
 use crate::training::{Evaluation, TrainError};
 
 /// Settings and results of a run, written as JSON by `--json`.
@@ -156,4 +158,15 @@ impl RunFigures {
         };
         format!("{accuracy}, {privacy}, {}, {seconds}", counted(self.steps, "step"))
     }
+}
+
+/// Returns what the program says about a run.
+pub(super) fn described(settings: &IndividualSettings, dataset: &str) -> Described {
+    let inputs = if settings.data.dataset == DatasetName::Imdb { "texts" } else { "images" };
+    let test = format!("The {inputs} and labels of the test set, which is taken as public.");
+    let classes = (dataset == folder::NAME)
+        .then(|| "The classes, which are the names of the folders of images.".to_string());
+    let sentences = [published_number("examples"), test].into_iter();
+    let not_covered = sentences.chain(settings.data.not_covered()).chain(classes).collect();
+    Described { facts: vec![("dataset", dataset.into())], not_covered }
 }

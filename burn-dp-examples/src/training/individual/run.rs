@@ -6,11 +6,11 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn_dp::PublicSource;
 
-use super::figures::Outcome;
+use super::figures::{Outcome, described};
 use super::private::{FinishedStep, PrivateRun};
 use super::public_items::PublicInputs;
 use super::{IndividualSettings, RunFigures, ordinary};
-use crate::data::{Encoder, FeatureBatcher, ItemDataset, Splits, WordVectors, folder};
+use crate::data::{Encoder, FeatureBatcher, ItemDataset, Splits, WordVectors};
 use crate::models::{Augmented, Classifier, ImageNetwork, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::checksum::checksum;
@@ -22,7 +22,6 @@ use crate::training::progress::{
     Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, counted, percent,
     upwards,
 };
-use crate::training::statement::{Described, published_number};
 use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions, device, public_data};
 
 /// Values of δ at which a statement reports ε, in addition to the δ of the run.
@@ -266,17 +265,6 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         checkpoints.remove()?;
     }
     Ok(figures)
-}
-
-/// Returns what the program says about a run.
-fn described(settings: &IndividualSettings, dataset: &str) -> Described {
-    let inputs = if settings.data.dataset == DatasetName::Imdb { "texts" } else { "images" };
-    let test = format!("The {inputs} and labels of the test set, which is taken as public.");
-    let classes = (dataset == folder::NAME)
-        .then(|| "The classes, which are the names of the folders of images.".to_string());
-    let sentences = [published_number("examples"), test].into_iter();
-    let not_covered = sentences.chain(settings.data.not_covered()).chain(classes).collect();
-    Described { facts: vec![("dataset", dataset.into())], not_covered }
 }
 
 fn columns(private: bool) -> Vec<Column> {

@@ -49,14 +49,14 @@ impl Search {
     ///
     /// # Privacy
     ///
-    /// Keys, scores, the checksum and unreleased models are in a folder of the user alone, next to the output
-    /// folder, which may be published.
+    /// Keys, scores, the checksum and unreleased models are in a folder of the user alone, next to
+    /// the output folder, which may be published.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] if there is an unfinished search that is not resumed, if
-    /// there is none to resume, or if its options or its data differ, and [`TrainError::Io`] if the folder of
-    /// the search has other files.
+    /// there is none to resume, or if its options or its data differ, and [`TrainError::Io`] if the
+    /// folder of the search has other files.
     pub(super) fn open(
         options: &TuneOptions,
         noise_multiplier: f64,
@@ -198,7 +198,7 @@ impl Search {
     }
 }
 
-/// Returns whether a name is that of the folder of a run, or of its key.
+/// Returns whether this is the name of a run's folder or of its key.
 fn is_of_run(name: &str) -> bool {
     let Some(number) = name.strip_prefix("run-") else { return false };
     let number = number.strip_suffix(".key").unwrap_or(number);

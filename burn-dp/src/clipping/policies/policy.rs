@@ -12,7 +12,7 @@ use crate::grads::PerExampleGradients;
 /// [`Thresholds`] that it returned. A policy must keep one promise: its thresholds depend on
 /// constants, on [public data](crate::PublicData), and on the noisy counts that it was given, and
 /// on nothing else. The statement of a run whose policy is not of this crate says that this was not
-/// checked, also if the policy wraps one of this crate.
+/// checked, even if the policy wraps one of this crate.
 pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     /// Returns the thresholds of a step. It is called once for each step, before its first unit.
     ///

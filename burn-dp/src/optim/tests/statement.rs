@@ -45,7 +45,7 @@ fn random_values_of_unit_updates_are_not_covered() {
     let text = not_covered(&optim);
     assert!(text.contains("An update of one unit that depends on other units"), "{text}");
     assert!(text.contains("how it loads a batch, or random values"), "{text}");
-    // Beside rows of a batch, which have a sentence of their own.
+    // Alongside rows of a batch, which have a sentence of their own.
     let model = optim.step(0.1, model, draw).unwrap();
     let draw = optim.plan().sampler().unwrap().draw(1).unwrap();
     optim.backward(&model, &draw, losses).unwrap();
