@@ -20,8 +20,8 @@ pub use crate::model::private_copy;
 /// # Privacy
 ///
 /// The result depends on `data`, on the parameters of `model`, and on its previous statistics,
-/// which keep a weight of 0.9 to the power of `calls`: 35% after ten calls. A private model stays private
-/// if these do not come from private batches.
+/// which keep a weight of 0.9 to the power of `calls`: 35% after ten calls. A private model stays
+/// private if these do not come from private batches.
 /// [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates) computes on copies and
 /// leaves them as they are; a program that calls `forward` on private data must do so on a
 /// [`private_copy`]. Name the data in the statement with
