@@ -485,13 +485,13 @@ mod tests {
     fn a_schedule_is_kept_and_only_never_drops_a_probe() {
         let source = NoiseSource::from_os().unwrap();
         let mut tests = IndependenceTests::default();
-        let probe = tests.take_probe(&source, 0);
+        let probe = tests.take_probe(&source, 0, false);
         tests.give_back(probe);
         tests.set_schedule(IndependenceCheck::Every(3));
         assert!(tests.probe.is_some());
         assert_eq!(tests.renewed().schedule, IndependenceCheck::Every(3));
         tests.set_schedule(IndependenceCheck::Never);
-        assert!(tests.probe.is_none() && tests.take_probe(&source, 0).is_none());
+        assert!(tests.probe.is_none() && tests.take_probe(&source, 0, false).is_none());
     }
 
     #[test]
