@@ -105,8 +105,9 @@ pub(crate) mod tests {
         };
         let bias = columns(|part| part.unwrap_or(0.0));
         let kept = columns(|part| if part.is_none() { 1.0 } else { 0.0 });
-        let weight = Param::from_tensor(weight.val().detach() * kept.unsqueeze());
-        Linear { weight, bias: Some(Param::from_tensor(bias)) }.private()
+        let weight = (weight.val() * kept.unsqueeze()).detach();
+        let (weight, bias) = (Param::from_tensor(weight), Some(Param::from_tensor(bias)));
+        Linear { weight, bias }.private()
     }
 
     /// The gradients of all parameters.

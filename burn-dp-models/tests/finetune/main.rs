@@ -318,6 +318,7 @@ fn an_earlier_model_stays_until_the_new_one_is_complete() {
             assert!(at("privacy.json").is_file(), "{error}");
         }
         let _ = std::fs::remove_dir_all(at("checkpoints"));
+        let _ = std::fs::remove_file(folder.path().join("out.key"));
     }
     // Both files of the adapter.
     assert_eq!(found, 2);

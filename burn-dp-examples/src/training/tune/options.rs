@@ -72,6 +72,8 @@ const CHOOSABLE: [&str; 7] =
 
 /// Options that the search sets itself, or that contradict it.
 const REFUSED: [&str; 14] = [
+    // It has its own ε and other options of this list.
+    "--recipe",
     "--epsilon",
     "--delta",
     "--noise-multiplier",
@@ -88,8 +90,6 @@ const REFUSED: [&str; 14] = [
     // The bound of a search has no simulation.
     "--simulation-seed",
     "--simulation-samples",
-    // It has its own ε.
-    "--recipe",
 ];
 
 /// Least δ over what the draw of the number of runs adds to it, which the statement names.
