@@ -12,8 +12,8 @@ use crate::saddle::{Cumulants, Target};
 /// Absolute width below which a bracket is not refined.
 pub(super) const ABSOLUTE_WIDTH: f64 = 1e-16;
 
-/// Returns the bracket by transforms on uniform grids of up to `limit` points. If the limit is below
-/// the largest of the settings, a grid beyond it ends the refinement.
+/// Returns the bracket by transforms on uniform grids of up to `limit` points. If the limit is
+/// below the largest of the settings, a grid beyond it ends the refinement.
 pub(super) fn by_transforms(
     pairs: &DominatingPairs,
     direction: Direction,
