@@ -9,5 +9,4 @@ mod single_release;
 mod value;
 
 pub use accountant::ExactAccountant;
-pub(crate) use rare_losses::{RareLosses, omitted_delta};
 pub(crate) use value::Effort;
