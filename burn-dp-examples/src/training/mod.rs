@@ -46,8 +46,8 @@ pub use options::{
     PrivacyOptions, QuantileOptions, RecipeOptions, RunOptions, SharedName, typed,
 };
 pub use output::{
-    AVERAGED_MODEL_FILE, LEDGER_FILE, MODEL_FILE, Measurement, Output, STATEMENT_JSON,
-    STATEMENT_TEXT, TRAINING_PLOT,
+    AVERAGED_MODEL_FILE, FIGURES_FILE, LEDGER_FILE, MODEL_FILE, Measurement, Output,
+    STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT,
 };
 pub use privacy::PrivacySettings;
 pub use program::run;

@@ -24,7 +24,7 @@ pub const LEDGER_FILE: &str = "ledger.json";
 /// Name of the plot of accuracy and ε over the steps of a private run.
 pub const TRAINING_PLOT: &str = "training.svg";
 /// Name of the file with the figures of a run.
-pub(super) const FIGURES_FILE: &str = "run.json";
+pub const FIGURES_FILE: &str = "run.json";
 /// Name of the file with the results of a private search.
 pub(super) const SEARCH_FILE: &str = "tune.json";
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use burn_dp_examples::training::{LEDGER_FILE, TrainError};
+use burn_dp_examples::training::{FIGURES_FILE, LEDGER_FILE, TrainError};
 
 use super::export::{self, ADAPTER, MODEL, PREPROCESSOR};
 use super::options::FinetuneOptions;
 
 /// Entries of an output folder that has a run.
-const OF_A_RUN: [&str; 3] = [LEDGER_FILE, "run.json", "checkpoints"];
+const OF_A_RUN: [&str; 3] = [LEDGER_FILE, FIGURES_FILE, "checkpoints"];
 
 /// Checks that the results of a run do not replace its pre-trained model, or another model that no
 /// run wrote.
