@@ -517,9 +517,10 @@ fn tiny_step(optim: &mut DpOptimizer, model: Net, scale: f32) -> Net {
 
 #[test]
 fn copies_of_a_secret_run_have_the_same_noise_for_the_same_sums_only() {
-    for (scale, same) in [(1e-25, true), (2e-25, false)] {
+    // The test of independence, which a copy makes again, removes no bits from these gradients.
+    for (scale, same) in [(1e-17, true), (2e-17, false)] {
         let (folder, mut optim, model) = forked();
-        let released = tiny_step(&mut optim, model, 1e-25);
+        let released = tiny_step(&mut optim, model, 1e-17);
         let copy = Checkpointer::new(folder.path().join("copy")).latest().unwrap().unwrap();
         let plan = secret().init().unwrap();
         let (mut optim, model) = copy.restore(plan, SgdConfig::new().init(), Net::new()).unwrap();
