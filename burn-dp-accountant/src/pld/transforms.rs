@@ -12,6 +12,10 @@ use crate::saddle::{Cumulants, Target};
 /// Absolute width below which a bracket is not refined.
 pub(super) const ABSOLUTE_WIDTH: f64 = 1e-16;
 
+<<<<<<< HEAD
+/// Returns the bracket by transforms on uniform grids of up to `limit` points. If the limit is
+/// below the largest of the settings, a grid beyond it ends the refinement.
+=======
 /// Relative width below which the gap is proportional to the square of the grid width.
 const RELIABLE: f64 = 0.01;
 
@@ -44,6 +48,7 @@ pub(super) struct Points {
 
 /// Returns the bracket by transforms on uniform grids of up to `limit` points. The limit is raised
 /// to the largest of the settings once, if a bracket predicts that this is sufficient.
+>>>>>>> parent of d148a23 (Merge branch 'br2')
 pub(super) fn by_transforms(
     pairs: &DominatingPairs,
     direction: Direction,
