@@ -29,7 +29,8 @@ const LOWEST: f64 = -1000.0;
 /// Distance from the mean beyond which the standard normal distribution is negligible.
 const END: f64 = 13.5;
 
-static RULE: LazyLock<[(f64, f64); POINTS]> = LazyLock::new(gauss_legendre);
+/// Nodes and weights on `[-1, 1]`.
+pub(crate) static GAUSS_16: LazyLock<[(f64, f64); POINTS]> = LazyLock::new(gauss_legendre);
 
 /// Returns the rule for moments `E_Q[L^a]` with `1 <= Re a <= order` and `|Im a| <= frequency`,
 /// without the losses of `tail`. `None` if the pair has no such rule or the rule would be too long.
@@ -69,7 +70,7 @@ pub(crate) fn panel_nodes(
         if points.len() > MAX_NODES || half < 1e-9 && left + 4.0 * half < high {
             return None;
         }
-        for &(node, weight) in RULE.iter() {
+        for &(node, weight) in GAUSS_16.iter() {
             let p = point(pair, direction, left + half * (1.0 + node))?;
             points.push((p.ln_q + (half * weight).ln(), p.loss));
         }
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn rule_integrates_polynomials_up_to_its_order() {
         for power in [0, 2, 10, 30] {
-            let sum: f64 = RULE.iter().map(|(x, w)| w * x.powi(power)).sum();
+            let sum: f64 = GAUSS_16.iter().map(|(x, w)| w * x.powi(power)).sum();
             let truth = 2.0 / f64::from(power + 1);
             assert!((sum / truth - 1.0).abs() < 1e-13, "{power}: {sum} {truth}");
         }
