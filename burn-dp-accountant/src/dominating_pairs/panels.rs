@@ -29,6 +29,9 @@ const LOWEST: f64 = -1000.0;
 /// Distance from the mean beyond which the standard normal distribution is negligible.
 const END: f64 = 13.5;
 
+/// Largest distance by which a tilt may move the mass.
+const LARGEST_MOVE: f64 = 40.0;
+
 /// Nodes and weights on `[-1, 1]`.
 pub(crate) static GAUSS_16: LazyLock<[(f64, f64); POINTS]> = LazyLock::new(gauss_legendre);
 
@@ -53,7 +56,16 @@ pub(crate) fn panel_nodes(
         _ => mu * share(right),
     };
     let mut points = Vec::new();
-    let mut left = -END;
+    // A tilt moves the mass of the direction "add" toward lower outcomes, by at most the slope of
+    // the loss there times the order.
+    let moved = match (pair, direction) {
+        (Pair::Sampled { .. }, Direction::Add) => order * slope(-END, -END),
+        _ => 0.0,
+    };
+    if moved > LARGEST_MOVE {
+        return None;
+    }
+    let mut left = -END - moved;
     while left < high {
         let mut half = (0.7 / mu).min(0.5 * (high - left)).min(1.0);
         let loss = |x: f64| point(pair, direction, x).map_or(0.0, |p| p.loss);

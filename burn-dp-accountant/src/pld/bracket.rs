@@ -5,7 +5,8 @@ use super::bounds::Bracket;
 use super::grid_settings::GridSettings;
 use super::inversion;
 use super::tabulated::Tabulated;
-use super::transforms::{ABSOLUTE_WIDTH, by_transforms};
+use super::transforms::by_transforms;
+use super::variation::lower_delta;
 use crate::dominating_pairs::{Direction, DominatingPairs, Pair, directions, largest_loss};
 
 /// Number of grid points of the transforms before the inversion of moments.
@@ -57,10 +58,6 @@ fn one_direction(
         return table.epsilon(left);
     }
     let width = settings.relative_width;
-    let is_narrow = |best: &Bracket| {
-        let gap = best.upper - best.lower.max(known_lower);
-        best.upper.is_finite() && gap <= (width * best.upper).max(ABSOLUTE_WIDTH)
-    };
     let transforms =
         |points: usize| by_transforms(pairs, direction, delta, left, settings, points, known_lower);
     // Brackets that small grids leave wide are mostly dominated by a few rare losses, where one
@@ -75,7 +72,7 @@ fn one_direction(
         best.narrow(more.lower, more.upper);
         best.grid = more.grid.or(best.grid);
         if !best.contradicts {
-            best.note = more.note.or(note).filter(|_| !is_narrow(best));
+            best.note = more.note.or(note).filter(|_| !best.is_within(width, known_lower));
         }
         (best.note.is_none() || best.contradicts).then(|| best.clone())
     };
@@ -83,7 +80,7 @@ fn one_direction(
         && let Some(more) = inversion::epsilon(
             &pairs.parts,
             direction,
-            left,
+            (lower_delta(pairs, delta, left), left),
             width,
             settings.max_points,
             known_lower,
@@ -112,5 +109,22 @@ fn quick_points(parts: &[(Pair, u64)]) -> usize {
         [(Pair::Sampled { .. }, _)] => QUICK_POINTS,
         // The inversion is not available.
         _ => usize::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mass_at_infinity_that_need_not_be_attained_raises_the_upper_end_alone() {
+        let of = |mass_at_infinity: f64| {
+            let parts = vec![(Pair::Sampled { q: 0.01, mu: 1.0 }, 100)];
+            let pairs = DominatingPairs { parts, mass_at_infinity, ..DominatingPairs::default() };
+            epsilon(&pairs, 1e-6, &GridSettings::default())
+        };
+        let (without, with) = (of(0.0), of(5e-7));
+        assert!(with.lower <= without.upper && with.lower > 0.99 * without.lower, "{with:?}");
+        assert!(with.upper > 1.02 * without.upper && with.note.is_some(), "{with:?}");
     }
 }

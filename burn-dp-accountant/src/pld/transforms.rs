@@ -1,6 +1,6 @@
 //! The bracket of ε by transforms on uniform grids, refined until it is narrow enough.
 
-use super::bounds::Bracket;
+use super::bounds::{ABSOLUTE_WIDTH, Bracket};
 use super::composition::{Composition, Lattices};
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, ln_alias, slowest, tail};
@@ -8,9 +8,6 @@ use super::variation::with_variation;
 use crate::dominating_pairs::{Direction, DominatingPairs, largest_loss};
 use crate::lattice::span;
 use crate::saddle::{Cumulants, Target};
-
-/// Absolute width below which a bracket is not refined.
-pub(super) const ABSOLUTE_WIDTH: f64 = 1e-16;
 
 /// Returns the bracket by transforms on uniform grids of up to `limit` points. If the limit is
 /// below the largest of the settings, a grid beyond it ends the refinement.
@@ -121,7 +118,7 @@ pub(super) fn by_transforms(
             return best;
         }
         let gap = best.upper - best.lower.max(known_lower.min(best.upper));
-        narrow = gap <= (settings.relative_width * best.upper).max(ABSOLUTE_WIDTH);
+        narrow = best.is_within(settings.relative_width, known_lower);
         best.note =
             (!narrow).then(|| format!("the bracket stayed wider than {}", settings.relative_width));
         if narrow && (gap <= ABSOLUTE_WIDTH || free > 0.7 * width) {

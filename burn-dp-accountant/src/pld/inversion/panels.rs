@@ -38,8 +38,11 @@ const LN_NEGLIGIBLE: f64 = 60.0;
 /// Maximum number of panels.
 const MAX_PANELS: usize = 1 << 16;
 
+/// Largest exponent `θY`.
+const LARGEST_EXPONENT: f64 = 500.0;
+
 /// Rounding of a node: relative error of its mass, and error of its loss over `|Y| + q`. The
-/// exponents are below 400, with a few roundings each.
+/// exponents are at most 500, with a few roundings each.
 pub(super) const NODE_ERROR: f64 = 4e-13;
 
 /// One release in one direction, without the outcomes above `high`.
@@ -167,12 +170,17 @@ impl KeptRelease {
                     return None;
                 }
             };
+            let right = if 2.0 * half < high - left { left + 2.0 * half } else { high };
+            half = 0.5 * (right - left);
             error += factor * half * largest_loss * ln_largest.exp();
             for &(node, weight) in GAUSS_16.iter() {
                 let (loss, ln_mass) = self.point(left + half * (1.0 + node));
                 let mass = half * weight * ln_mass.exp();
                 let tilted = half * weight * (ln_mass + theta * loss).exp();
                 let exponent = theta * loss;
+                if exponent > LARGEST_EXPONENT {
+                    return None;
+                }
                 excess.add(if exponent < 30.0 { mass * exponent.exp_m1() } else { tilted - mass });
                 spread += tilted.max(mass) * (loss.abs() + self.q);
                 nodes.push((loss, tilted));
@@ -180,12 +188,20 @@ impl KeptRelease {
             if nodes.len() > 16 * MAX_PANELS {
                 return None;
             }
-            left += 2.0 * half;
-            if high - left < 1e-12 * high {
-                break;
-            }
+            left = right;
         }
         Some(Panels { nodes, excess: excess.value(), spread, error })
+    }
+
+    /// Returns an upper bound, not below 0, of `ln E_P[e^{tY}]` for `t >= 0`; `None` if it is not
+    /// finite.
+    pub(super) fn ln_moment_bound(&self, t: f64) -> Option<f64> {
+        if t == 0.0 {
+            return Some(0.0);
+        }
+        let panels = self.panels(t, 0.0)?;
+        let bound = panels.excess + t * (panels.error + NODE_ERROR * panels.spread);
+        (bound.is_finite() && bound > -1.0).then(|| bound.max(0.0).ln_1p() * (1.0 + 1e-14))
     }
 
     /// Returns a lower bound of `-ln |z(ω)/z(0)|` for all `|ω| >= frequency`; `ln_total` is
@@ -211,20 +227,24 @@ impl KeptRelease {
                 Direction::Add => theta * to.0,
             };
             let ln_density = normal::LN_DENSITY_AT_ZERO - 0.5 * far * far + order - ln_total;
-            let share = (ln_density.exp() * width / self.slope(right)).min(1.0);
+            let share = ln_density.exp() * width / self.slope(right);
+            let share = if share.is_nan() { 0.0 } else { share.min(1.0) };
             let half = 0.5 * width * frequency;
-            // Beyond π the modulus is at most 0.2173.
-            let modulus = if half < 1e-4 {
-                1.0 - half * half / 6.1
+            // Beyond π the modulus is at most 0.2173. A small angle has no difference of nearly
+            // equal numbers.
+            let gap = if half < 0.1 {
+                half * half / 6.1
             } else if half < std::f64::consts::PI {
-                (half.sin() / half).max(0.2173)
+                1.0 - (half.sin() / half).max(0.2173)
+            } else if half.is_finite() {
+                1.0 - 0.2173
             } else {
-                0.2173
+                0.0
             };
-            lost += share * (1.0 - modulus);
+            lost += share * gap;
             right = left;
         }
-        -(-lost * (1.0 - 1e-9)).ln_1p()
+        -(-lost.min(1.0) * (1.0 - 1e-9)).ln_1p()
     }
 }
 
@@ -259,6 +279,30 @@ mod tests {
         assert!(fine.nodes.len() > 2 * coarse.nodes.len());
         let error = 3.0 * (coarse.error + NODE_ERROR * coarse.spread);
         assert!((coarse.excess - fine.excess).abs() <= 2.0 * error && error < 1e-13);
+    }
+
+    #[test]
+    fn moments_of_large_tilts_are_bounded_from_above() {
+        // Under "add" the tilt moves the mass far to the left; the first one beyond all nodes, where
+        // only the bound of what is beyond them is left.
+        for (q, mu, tilt, most) in [
+            (0.5, 0.02, 2_200.0, 5.0),
+            (0.5, 0.02, 1_000.0, 1e-7),
+            (0.99, 0.1, 110.0, 1e-7),
+            (0.01, 1.5, 3.0, 1e-11),
+        ] {
+            let step = 1e-3;
+            let ln_density = |k: i32| {
+                let x = step * f64::from(k);
+                normal::LN_DENSITY_AT_ZERO - 0.5 * x * x - tilt * ln_mixture(q, mu, x)
+            };
+            let peak = (-60_000..=20_000).map(ln_density).fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = (-60_000..=20_000).map(|k| (ln_density(k) - peak).exp()).sum();
+            let truth = peak + (step * sum).ln();
+            let bound = release(q, mu, Direction::Add).ln_moment_bound(tilt).unwrap();
+            let gap = bound - truth;
+            assert!((-1e-12..most).contains(&gap), "{q} {mu} {tilt}: {gap:e} {truth}");
+        }
     }
 
     #[test]

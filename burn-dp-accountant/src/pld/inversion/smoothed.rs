@@ -106,14 +106,19 @@ impl Smoothed {
             angles += size * s.im;
             values.push([value, power * ratio]);
         }
-        error += (slopes * moments.point_error).min(f64::sqrt(squares) * moments.norm_error);
+        let by_point = slopes * moments.point_error;
+        let by_norm = f64::sqrt(squares) * moments.norm_error;
+        // Not a number stays one.
+        error += if by_norm < by_point { by_norm } else { by_point };
         error += magnitude * f64::EPSILON * (2 * BLOCK) as f64;
         let smoothed = |order: f64| 0.5 * v * order * (order + 1.0);
         let ln_scale = n * moments.ln_total;
         let (down, up) = plan.ln_moments;
         let series = |tilt: f64| -tilt * period - (-(-tilt * period).exp_m1()).ln();
-        let below = smoothed(theta - fall) + down - ln_scale + series(fall);
-        let above = ln_largest_weight(theta) + smoothed(theta + rise) + up - ln_scale;
+        let ln_scale_error = n * moments.ln_total_error + 4.0 * f64::EPSILON * ln_scale.abs();
+        let rounding = ln_scale_error + 1e-9;
+        let below = smoothed(theta - fall) + down - ln_scale + series(fall) + rounding;
+        let above = ln_largest_weight(theta) + smoothed(theta + rise) + up - ln_scale + rounding;
         Self {
             theta,
             period,
@@ -121,7 +126,7 @@ impl Smoothed {
             error,
             angle_error: 8.0 * f64::EPSILON * angles,
             ln_scale,
-            ln_scale_error: n * moments.ln_total_error + 4.0 * f64::EPSILON * ln_scale.abs(),
+            ln_scale_error,
             aliases: [(below, fall), (above + series(rise), -rise)],
         }
     }
@@ -154,8 +159,11 @@ impl Smoothed {
             let rounding = 1e-14 + 1e-15 * (self.theta * epsilon).abs();
             (exponent + side * (self.ln_scale_error + rounding)).exp()
         };
-        let lower = (upper - between - error - aliases).max(0.0) * scale(-1.0);
-        let upper = (upper + error).max(0.0) * scale(1.0);
+        // Where an error is not a number, nothing is known.
+        let least = upper - between - error - aliases;
+        let lower = if least > 0.0 { least * scale(-1.0) } else { 0.0 };
+        let most = upper + error;
+        let upper = if most > 0.0 || most.is_nan() { most * scale(1.0) } else { 0.0 };
         (if lower.is_nan() { 0.0 } else { lower }, if upper.is_nan() { 1.0 } else { upper })
     }
 }
@@ -182,6 +190,26 @@ mod tests {
             }
             assert!(close > 400, "{close}");
         }
+    }
+
+    #[test]
+    fn nothing_is_known_where_an_error_is_not_a_number() {
+        let one = Complex64::new(1.0, 0.0);
+        let sums = |error: f64, value: f64| Smoothed {
+            theta: 1.0,
+            period: 10.0,
+            values: vec![[one * value, Complex64::default()]],
+            error,
+            angle_error: 0.0,
+            ln_scale: 0.0,
+            ln_scale_error: 0.0,
+            aliases: [(-50.0, 1.0), (-50.0, -1.0)],
+        };
+        assert_eq!(sums(f64::NAN, 0.5).delta(1.0), (0.0, 1.0));
+        assert_eq!(sums(1e-9, f64::NAN).delta(1.0), (0.0, 1.0));
+        let (lower, upper) = sums(1e-9, 0.5).delta(1.0);
+        let truth = 0.5 * f64::exp(-1.0);
+        assert!(lower < truth && truth < upper && upper - lower < 1e-8, "{lower} {upper}");
     }
 
     #[test]
