@@ -19,15 +19,16 @@ const ADD_REMOVE: NeighboringRelation = NeighboringRelation::AddOrRemoveOne;
 /// Truths of the table that are wrong by more than their estimated error, each with a narrower
 /// bracket that must contain the exact value instead.
 ///
-/// Row p040 (q = 1e-4, σ = 0.6, 1000 steps, δ = 1e-8; error 1.4e-7): the bracket of relative width
-/// 1e-7 (`with_relative_width(1e-7)`, `with_max_points(1 << 25)`: 20 s), computed without the exact
-/// method.
+/// Row p040 (q = 1e-4, σ = 0.6, 1000 steps, δ = 1e-8; error 1.4e-7): the trapezoidal rule for the
+/// moments and for the inversion integral, without a cut, in 113 bits of mantissa, gives
+/// 0.90872032313 and 0.90872032283 at the tilts 4 and 3 with a period of 14, whose aliases are of
+/// the relative size 1e-16 and 1e-9.
 ///
 /// Row p077 (q = 1e-5, σ = 1, 1000 steps, δ = 1e-9; error 1.1e-11): the inversion integral without
 /// a cut, in 64 bits of mantissa, gives 0.00241620762338942, ...340197 and ...341283 on three
 /// contours.
 const CORRECTED: [(f64, f64, f64); 2] = [
-    (0.908720117321615, 0.908720278956092, 0.908720356633247),
+    (0.908720117321615, 0.9087203225, 0.9087203235),
     (0.002416207536143501, 0.00241620762337, 0.00241620762343),
 ];
 
@@ -69,8 +70,11 @@ fn check_epsilon(events: &[(DpEvent, u64)], delta: f64, truth: f64, error: f64) 
     let context = format!("{events:?} delta {delta:e} truth {truth}");
     let pld = PldAccountant::new(counted(events), ADD_REMOVE).unwrap().epsilon(delta).unwrap();
     let slack = error + 1e-13 * truth;
-    assert!(pld.lower <= truth + slack, "{context}: {pld:?}");
-    assert!(pld.upper >= truth - slack, "{context}: {pld:?}");
+    let corrected = CORRECTED.iter().find(|(known, ..)| *known == truth);
+    let (least, most) =
+        corrected.map_or((truth - slack, truth + slack), |(_, lower, upper)| (*lower, *upper));
+    assert!(pld.lower <= most, "{context}: {pld:?}");
+    assert!(pld.upper >= least, "{context}: {pld:?}");
     let width = (pld.upper - pld.lower) / pld.upper;
     assert!(width <= 1e-4 || pld.upper < 1e-9, "{context}: {width:e} {pld:?}");
     let rdp = RdpAccountant::new(counted(events), ADD_REMOVE).unwrap().epsilon(delta).unwrap();
@@ -78,7 +82,7 @@ fn check_epsilon(events: &[(DpEvent, u64)], delta: f64, truth: f64, error: f64) 
     // The exact accountant answers for every row.
     let exact = ExactAccountant::new(counted(events), ADD_REMOVE).unwrap().epsilon(delta);
     let exact = exact.unwrap_or_else(|e| panic!("{context}: {e}")).estimate;
-    if let Some((_, lower, upper)) = CORRECTED.iter().find(|(known, ..)| *known == truth) {
+    if let Some((_, lower, upper)) = corrected {
         assert!(*lower > truth + error && *lower <= exact && exact <= *upper, "{context}: {exact}");
         return;
     }

@@ -12,13 +12,17 @@ pub(crate) struct DensityAndLoss {
     pub(crate) loss: f64,
 }
 
-/// Returns `ln(1 - q + q e^{μx - μ²/2})`, accurate for tiny `q` and free of overflow.
+/// Returns `ln(1 - q + q e^{μx - μ²/2})`, accurate for tiny `q` and tiny `1 - q`, and free of
+/// overflow.
 pub(crate) fn ln_mixture(q: f64, mu: f64, x: f64) -> f64 {
     let exponent = mu * x - 0.5 * mu * mu;
     if exponent > 30.0 {
         ln_add_exp((-q).ln_1p(), q.ln() + exponent)
     } else {
-        (q * exponent.exp_m1()).ln_1p()
+        let excess = q * exponent.exp_m1();
+        // Both terms are positive, where 1 and the excess would cancel. Then q > 1/2, and 1 - q is
+        // exact.
+        if excess < -0.5 { ((1.0 - q) + q * exponent.exp()).ln() } else { excess.ln_1p() }
     }
 }
 
@@ -30,7 +34,12 @@ pub(crate) fn ln_line(components: &[(f64, f64)], x: f64) -> f64 {
         terms.fold(f64::NEG_INFINITY, ln_add_exp)
     } else {
         // The terms of means of 0 are 0.
-        components.iter().map(|(weight, mu)| weight * exponent(*mu).exp_m1()).sum::<f64>().ln_1p()
+        let terms = components.iter().map(|(weight, mu)| weight * exponent(*mu).exp_m1());
+        let excess = terms.sum::<f64>();
+        if excess >= -0.5 {
+            return excess.ln_1p();
+        }
+        components.iter().map(|(weight, mu)| weight * exponent(*mu).exp()).sum::<f64>().ln()
     }
 }
 
@@ -51,5 +60,30 @@ pub(crate) fn point(pair: &Pair, direction: Direction, x: f64) -> Option<Density
             Some(DensityAndLoss { ln_q: ln_phi + below, loss: ln_mixture(q, mu, x) - below })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_keep_their_digits_for_sampling_probabilities_next_to_1() {
+        for places in [20, 40, 50] {
+            let rest = f64::powi(0.5, places);
+            let (q, mu) = (1.0 - rest, 5.0);
+            for x in [-9.0, -4.0, 0.0, 1.0, 2.4, 2.6, 4.0] {
+                // The same sum with the largest term in front.
+                let exponent: f64 = mu * x - 0.5 * mu * mu;
+                let truth = exponent + (rest * (-exponent).exp_m1()).ln_1p();
+                let found = [ln_mixture(q, mu, x), ln_line(&[(rest, 0.0), (q, mu)], x)];
+                for loss in found {
+                    assert!(
+                        (loss - truth).abs() <= 1e-13 * (1.0 + truth.abs()),
+                        "{rest} {x} {loss}"
+                    );
+                }
+            }
+        }
     }
 }

@@ -31,6 +31,6 @@ pub(crate) use loss::{ln_line, ln_mixture};
 pub(crate) use loss_table::LossTable;
 pub(crate) use nodes::Nodes;
 pub(crate) use pair::Pair;
-pub(crate) use panels::panel_nodes;
+pub(crate) use panels::{GAUSS_16, panel_nodes};
 pub(crate) use tail::Tail;
 pub(crate) use trapezoidal::trapezoidal_nodes;

@@ -29,7 +29,11 @@ const LOWEST: f64 = -1000.0;
 /// Distance from the mean beyond which the standard normal distribution is negligible.
 const END: f64 = 13.5;
 
-static RULE: LazyLock<[(f64, f64); POINTS]> = LazyLock::new(gauss_legendre);
+/// Largest distance by which a tilt may move the mass.
+const LARGEST_MOVE: f64 = 40.0;
+
+/// Nodes and weights on `[-1, 1]`.
+pub(crate) static GAUSS_16: LazyLock<[(f64, f64); POINTS]> = LazyLock::new(gauss_legendre);
 
 /// Returns the rule for moments `E_Q[L^a]` with `1 <= Re a <= order` and `|Im a| <= frequency`,
 /// without the losses of `tail`. `None` if the pair has no such rule or the rule would be too long.
@@ -52,7 +56,16 @@ pub(crate) fn panel_nodes(
         _ => mu * share(right),
     };
     let mut points = Vec::new();
-    let mut left = -END;
+    // A tilt moves the mass of the direction "add" toward lower outcomes, by at most the slope of
+    // the loss there times the order.
+    let moved = match (pair, direction) {
+        (Pair::Sampled { .. }, Direction::Add) => order * slope(-END, -END),
+        _ => 0.0,
+    };
+    if moved > LARGEST_MOVE {
+        return None;
+    }
+    let mut left = -END - moved;
     while left < high {
         let mut half = (0.7 / mu).min(0.5 * (high - left)).min(1.0);
         let loss = |x: f64| point(pair, direction, x).map_or(0.0, |p| p.loss);
@@ -69,7 +82,7 @@ pub(crate) fn panel_nodes(
         if points.len() > MAX_NODES || half < 1e-9 && left + 4.0 * half < high {
             return None;
         }
-        for &(node, weight) in RULE.iter() {
+        for &(node, weight) in GAUSS_16.iter() {
             let p = point(pair, direction, left + half * (1.0 + node))?;
             points.push((p.ln_q + (half * weight).ln(), p.loss));
         }
@@ -109,7 +122,7 @@ mod tests {
     #[test]
     fn rule_integrates_polynomials_up_to_its_order() {
         for power in [0, 2, 10, 30] {
-            let sum: f64 = RULE.iter().map(|(x, w)| w * x.powi(power)).sum();
+            let sum: f64 = GAUSS_16.iter().map(|(x, w)| w * x.powi(power)).sum();
             let truth = 2.0 / f64::from(power + 1);
             assert!((sum / truth - 1.0).abs() < 1e-13, "{power}: {sum} {truth}");
         }

@@ -57,6 +57,11 @@ impl Tail {
         }
     }
 
+    /// Returns where `B` begins; `None` if no loss is above the cut.
+    pub(crate) fn end(&self) -> Option<f64> {
+        self.end
+    }
+
     /// Returns the outcomes above `end`.
     fn beyond(pair: &Pair, end: f64) -> Self {
         let (Pair::Sampled { q, mu } | Pair::Substituted { q, mu }) = *pair else {

@@ -9,4 +9,5 @@ mod single_release;
 mod value;
 
 pub use accountant::ExactAccountant;
+pub(crate) use rare_losses::{RareLosses, omitted_delta};
 pub(crate) use value::Effort;

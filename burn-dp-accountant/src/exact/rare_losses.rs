@@ -14,7 +14,7 @@ use crate::saddle::Cumulants;
 
 /// `P(B) - e^ε Q(B)` of a composition.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RareLosses {
+pub(crate) struct RareLosses {
     /// `Q(B)`.
     mass: f64,
     /// `P(B) - Q(B)`.
@@ -25,7 +25,7 @@ pub(super) struct RareLosses {
 
 impl RareLosses {
     /// Returns the losses above `cut`; `None` if they have no closed form.
-    pub(super) fn above(parts: &[(Pair, u64)], direction: Direction, cut: f64) -> Option<Self> {
+    pub(crate) fn above(parts: &[(Pair, u64)], direction: Direction, cut: f64) -> Option<Self> {
         let (mut ln_not, mut ln_ratio, mut sums) = (0.0, 0.0, (0.0, 0.0));
         for (pair, count) in parts {
             let (tail, count) = (Tail::above(pair, direction, cut)?, *count as f64);
@@ -40,7 +40,7 @@ impl RareLosses {
     }
 
     /// Returns `P(B) - e^ε Q(B)` and its negative derivative.
-    pub(super) fn delta(&self, epsilon: f64) -> (f64, f64) {
+    pub(crate) fn delta(&self, epsilon: f64) -> (f64, f64) {
         (self.excess - epsilon.exp_m1() * self.mass, epsilon.exp() * self.mass)
     }
 }
@@ -98,7 +98,7 @@ impl Cut {
 /// independent: `Σ P(B_i) E_P[e^{t(ε - cut - Y')}]`, where `E_P[e^{-tY}]` is the moment of order
 /// `t - 1` in the other direction. One fewer loss in `Y'` only lowers it (except for the mass of
 /// `C`).
-pub(super) fn omitted_delta(
+pub(crate) fn omitted_delta(
     parts: &[(Pair, u64)],
     direction: Direction,
     epsilon: f64,
@@ -112,11 +112,19 @@ pub(super) fn omitted_delta(
     let back = reverse(direction);
     let Some(low) = RareLosses::above(parts, back, cut) else { return Some(all) };
     let mut cumulants = Cumulants::below(parts, back, cut);
+    if !cumulants.are_exact() {
+        return Some(all);
+    }
     let variance = cumulants.at(1.0).2;
-    // The optimum for a Gaussian bulk.
-    let t = ((cut - epsilon) / variance + 0.5).max(1.5);
-    let ln_moment = cumulants.at(t - 1.0).0;
-    let chernoff = rare.sums.1 * (t * (epsilon - cut) + ln_moment).exp();
+    let distance = cut - epsilon;
+    let mut chernoff = |t: f64| {
+        let ln_moment = cumulants.at(t.max(1.5) - 1.0).0;
+        rare.sums.1 * (ln_moment - t.max(1.5) * distance).exp()
+    };
+    // The optimum for a Gaussian bulk, and a smaller order that is sufficient far from the bulk,
+    // where a rule for the optimum would be too long.
+    let optimum = distance / variance + 0.5;
+    let chernoff = chernoff(optimum).min(chernoff(optimum.min(100.0 / distance)));
     // P and Q are swapped under `back`: Q(C) there is P'(C).
     let bound = chernoff + epsilon.exp() * rare.sums.0 * low.sums.1;
     Some(if bound.is_nan() { all } else { bound.min(all) })

@@ -6,7 +6,6 @@ mod masses;
 mod quadrature;
 mod shape;
 
-pub(crate) use crate::math::quadrature::GAUSS_5;
 pub(crate) use discretize::{Discretized, discretize, points, span};
 pub(crate) use masses::{LOSS_ERROR, Lattice, largest_losses, ln_moment, mass_errors, spread};
 #[cfg(test)]

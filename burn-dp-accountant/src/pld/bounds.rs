@@ -2,6 +2,9 @@
 
 use crate::math::side::Side;
 
+/// Absolute width below which a bracket is not refined.
+pub(super) const ABSOLUTE_WIDTH: f64 = 1e-16;
+
 /// A bracket of ε or δ, and the width of its grid.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bracket {
@@ -18,6 +21,13 @@ impl Bracket {
     /// Returns the bracket of an ε that nothing is known about.
     pub(super) fn unknown() -> Self {
         Self { upper: f64::INFINITY, ..Self::default() }
+    }
+
+    /// Returns whether the bracket of an ε that is at least `known_lower` has at most this relative
+    /// width.
+    pub(super) fn is_within(&self, width: f64, known_lower: f64) -> bool {
+        let gap = self.upper - self.lower.max(known_lower);
+        self.upper.is_finite() && gap <= (width * self.upper).max(ABSOLUTE_WIDTH)
     }
 
     /// Narrows the bracket to the values that are also in another bracket. If there are none, a

@@ -1,18 +1,16 @@
-//! The certified bracket of ε: transforms and repeated squaring until the bracket is narrow enough.
+//! The certified bracket of ε: transforms and the inversion of moments until the bracket is narrow
+//! enough.
 
 use super::bounds::Bracket;
 use super::grid_settings::GridSettings;
-use super::squaring;
+use super::inversion;
 use super::tabulated::Tabulated;
-use super::transforms::{ABSOLUTE_WIDTH, Points, WORTH_A_TRY, by_transforms, expected_draws};
+use super::transforms::by_transforms;
+use super::variation::lower_delta;
 use crate::dominating_pairs::{Direction, DominatingPairs, Pair, directions, largest_loss};
 
-/// Numbers of grid points of the transforms before repeated squaring, if the unit is drawn rarely
-/// in the whole training, and otherwise.
-const QUICK_POINTS: [usize; 2] = [1 << 18, 1 << 21];
-
-/// Expected number of draws of a unit below which its losses are rare.
-const RARE_DRAWS: f64 = 0.1;
+/// Number of grid points of the transforms before the inversion of moments.
+const QUICK_POINTS: usize = 1 << 17;
 
 /// Returns the bracket of ε at `delta` over both directions. `pairs` must have at least one part.
 pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettings) -> Bracket {
@@ -39,9 +37,9 @@ pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettin
     result
 }
 
-/// Returns the bracket in one direction: by transforms on small grids, and on a large one that is
-/// predicted to be sufficient; if the result is wide, by repeated squaring; if this is also wide,
-/// by transforms on large grids. The values in all brackets remain.
+/// Returns the bracket in one direction: by transforms on small grids; if the result is wide, by
+/// the inversion of moments; if this is also wide, by transforms on large grids. The values in all
+/// brackets remain.
 fn one_direction(
     pairs: &DominatingPairs,
     direction: Direction,
@@ -60,47 +58,43 @@ fn one_direction(
         return table.epsilon(left);
     }
     let width = settings.relative_width;
-    let is_narrow = |best: &Bracket| {
-        best.upper - best.lower.max(known_lower) <= (width * best.upper).max(ABSOLUTE_WIDTH)
-    };
     let transforms =
         |points: usize| by_transforms(pairs, direction, delta, left, settings, points, known_lower);
-    // The methods in the order of their cost: brackets that small grids leave wide are mostly
-    // dominated by a few rare losses, where one width for all losses needs far more work.
+    // Brackets that small grids leave wide are mostly dominated by a few rare losses, where one
+    // width for all losses needs far more work.
     let first = settings.max_points.min(quick_points(&pairs.parts));
-    let (mut best, Points { used, needed }) = transforms(first);
+    let mut best = transforms(first);
     if best.note.is_none() || best.contradicts {
         return best;
     }
-    // The gap falls with the square of the number of points.
-    let growth = settings.max_points as f64 / first as f64;
-    let gap = best.upper - best.lower.max(known_lower);
-    let within_reach = needed <= WORTH_A_TRY * settings.max_points as f64
-        || best.upper.is_finite() && gap <= growth * growth * width * best.upper;
     let settle = |best: &mut Bracket, more: Bracket| {
         let note = best.note.take();
         best.narrow(more.lower, more.upper);
         best.grid = more.grid.or(best.grid);
         if !best.contradicts {
-            best.note = more.note.or(note).filter(|_| !is_narrow(best));
+            best.note = more.note.or(note).filter(|_| !best.is_within(width, known_lower));
         }
         (best.note.is_none() || best.contradicts).then(|| best.clone())
     };
-    let mut squared = false;
     if exact
-        && let Some(more) =
-            squaring::epsilon(&pairs.parts, direction, left, width, &best, known_lower)
+        && let Some(more) = inversion::epsilon(
+            &pairs.parts,
+            direction,
+            (lower_delta(pairs, delta, left), left),
+            width,
+            settings.max_points,
+            known_lower,
+        )
     {
         if more.contradicts {
             return more;
         }
-        squared = true;
         if let Some(done) = settle(&mut best, more) {
             return done;
         }
     }
-    if settings.max_points > used && (!squared || within_reach) {
-        let (more, _) = transforms(settings.max_points);
+    if settings.max_points > first {
+        let more = transforms(settings.max_points);
         if more.contradicts {
             return more;
         }
@@ -109,12 +103,28 @@ fn one_direction(
     best
 }
 
-/// Returns the grid points that transforms may use before repeated squaring.
+/// Returns the grid points that transforms may use before the inversion of moments.
 fn quick_points(parts: &[(Pair, u64)]) -> usize {
     match *parts {
-        [(Pair::Sampled { .. }, _)] if expected_draws(parts) < RARE_DRAWS => QUICK_POINTS[0],
-        [(Pair::Sampled { .. }, _)] => QUICK_POINTS[1],
-        // Squaring is not available.
+        [(Pair::Sampled { .. }, _)] => QUICK_POINTS,
+        // The inversion is not available.
         _ => usize::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mass_at_infinity_that_need_not_be_attained_raises_the_upper_end_alone() {
+        let of = |mass_at_infinity: f64| {
+            let parts = vec![(Pair::Sampled { q: 0.01, mu: 1.0 }, 100)];
+            let pairs = DominatingPairs { parts, mass_at_infinity, ..DominatingPairs::default() };
+            epsilon(&pairs, 1e-6, &GridSettings::default())
+        };
+        let (without, with) = (of(0.0), of(5e-7));
+        assert!(with.lower <= without.upper && with.lower > 0.99 * without.lower, "{with:?}");
+        assert!(with.upper > 1.02 * without.upper && with.note.is_some(), "{with:?}");
     }
 }

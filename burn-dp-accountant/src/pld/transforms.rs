@@ -1,49 +1,16 @@
 //! The bracket of ε by transforms on uniform grids, refined until it is narrow enough.
 
-use super::bounds::Bracket;
+use super::bounds::{ABSOLUTE_WIDTH, Bracket};
 use super::composition::{Composition, Lattices};
 use super::fourier::GridError;
 use super::grid_settings::{GridSettings, first_width, ln_alias, slowest, tail};
 use super::variation::with_variation;
-use crate::dominating_pairs::{Direction, DominatingPairs, Pair, largest_loss};
+use crate::dominating_pairs::{Direction, DominatingPairs, largest_loss};
 use crate::lattice::span;
 use crate::saddle::{Cumulants, Target};
 
-/// Absolute width below which a bracket is not refined.
-pub(super) const ABSOLUTE_WIDTH: f64 = 1e-16;
-
-/// Relative width below which the gap is proportional to the square of the grid width.
-const RELIABLE: f64 = 0.01;
-
-/// Predicted number of points, relative to the largest, for which the largest grid is tried.
-pub(super) const WORTH_A_TRY: f64 = 1.25;
-
-/// Expected number of draws of a unit from which the finest grid is tried before squaring although
-/// it is predicted to be too coarse; from which it is tried if the prediction is near the limit;
-/// and from which only if the prediction is well within the limit. Below the last of them, squaring
-/// costs less than the finest quick transform.
-const MANY_DRAWS: f64 = 200.0;
-const FREQUENT_DRAWS: f64 = 20.0;
-const SEVERAL_DRAWS: f64 = 5.0;
-
-/// Returns how often a unit is drawn in the whole training.
-pub(super) fn expected_draws(parts: &[(Pair, u64)]) -> f64 {
-    match *parts {
-        [(Pair::Sampled { q, .. }, n)] => q * n as f64,
-        _ => f64::INFINITY,
-    }
-}
-
-/// The points of the grids of one direction.
-pub(super) struct Points {
-    /// The limit.
-    pub(super) used: usize,
-    /// The number that the next grid would have needed, if it was beyond the limit.
-    pub(super) needed: f64,
-}
-
-/// Returns the bracket by transforms on uniform grids of up to `limit` points. The limit is raised
-/// to the largest of the settings once, if a bracket predicts that this is sufficient.
+/// Returns the bracket by transforms on uniform grids of up to `limit` points. If the limit is
+/// below the largest of the settings, a grid beyond it ends the refinement.
 pub(super) fn by_transforms(
     pairs: &DominatingPairs,
     direction: Direction,
@@ -52,8 +19,7 @@ pub(super) fn by_transforms(
     settings: &GridSettings,
     limit: usize,
     known_lower: f64,
-) -> (Bracket, Points) {
-    let mut points = Points { used: limit, needed: f64::INFINITY };
+) -> Bracket {
     let parts = &pairs.parts;
     let tails = |share: f64| tail(parts, left, share * settings.tail_share());
     let tail = tails(1.0);
@@ -63,16 +29,16 @@ pub(super) fn by_transforms(
     let Some(saddle) = cumulants.saddle(left) else {
         if bounded.is_finite() && pairs.total_variation == 0.0 {
             let note = "the bound of one direction is its largest privacy loss".to_string();
-            return (Bracket { upper: bounded, ..infinite(note) }, points);
+            return Bracket { upper: bounded, ..infinite(note) };
         }
         let note = "no saddle point was found: the privacy loss is too extreme".to_string();
-        return (infinite(note), points);
+        return infinite(note);
     };
     if pairs.total_variation == 0.0 && cumulants.are_exact() {
         // The cumulants omit a tail that is far below δ.
         let chernoff = cumulants.chernoff(saddle.theta, left * (1.0 - 1e-6));
         if chernoff <= known_lower {
-            return (Bracket { upper: chernoff, ..Bracket::default() }, points);
+            return Bracket { upper: chernoff, ..Bracket::default() };
         }
     }
     // The search starts at the saddle-point approximation.
@@ -97,12 +63,6 @@ pub(super) fn by_transforms(
     let mut best =
         infinite("the grid would be too large; see PldAccountant::with_max_points".to_string());
     let mut previous: Option<(f64, f64)> = None;
-    let draws = expected_draws(parts);
-    let worth = match draws {
-        _ if draws >= FREQUENT_DRAWS => WORTH_A_TRY,
-        _ if draws >= SEVERAL_DRAWS => 0.8,
-        _ => 0.0,
-    };
     let mut idle = 0;
     let mut narrow = false;
     for _ in 0..settings.max_refinements {
@@ -120,30 +80,20 @@ pub(super) fn by_transforms(
         }
         // Near ε = 0, a small share of δ is a large part of ε.
         let tail = tails(slowest(theta * start));
-        let attempt = Lattices::new(parts, direction, width, tail, points.used);
+        let attempt = Lattices::new(parts, direction, width, tail, limit);
         // The lower end of a direction that cannot be the larger one is not needed.
         let both = start >= known_lower * (1.0 - 1e-2) || pairs.total_variation > 0.0;
-        let attempt = attempt.and_then(|l| Composition::new(&l, target, both, points.used));
+        let attempt = attempt.and_then(|l| Composition::new(&l, target, both, limit));
         let composition = match attempt {
             Ok(composition) => composition,
             Err(_) if narrow => break,
             Err(GridError::TooLarge(needed)) => {
-                points.needed = needed;
-                let largest = settings.max_points as f64;
-                let is_predicted = previous.is_none_or(|(gap, _)| gap <= RELIABLE * best.upper);
-                if points.used < settings.max_points && is_predicted && needed <= worth * largest {
-                    // Another grid of this size costs more than a slightly finer one.
-                    points.used = settings.max_points;
-                    width *= (1.05 * needed / largest).max(0.88);
-                    continue;
-                }
-                if points.used < settings.max_points && draws < MANY_DRAWS {
+                if limit < settings.max_points {
                     best.note = Some(format!("a narrower bracket needs {needed:.0} grid points"));
                     break;
                 }
                 // Tries the finest grid that fits, if it is a gain.
-                let limit = points.used as f64;
-                width *= 1.05 * needed / limit;
+                width *= 1.05 * needed / limit as f64;
                 if best.grid.is_some_and(|known| width > 0.85 * known) {
                     best.note = Some(format!(
                         "a narrower bracket than {:.1e} needs more than {limit} grid points",
@@ -165,10 +115,10 @@ pub(super) fn by_transforms(
         }
         best.narrow(lower, grown);
         if best.contradicts {
-            return (best, points);
+            return best;
         }
         let gap = best.upper - best.lower.max(known_lower.min(best.upper));
-        narrow = gap <= (settings.relative_width * best.upper).max(ABSOLUTE_WIDTH);
+        narrow = best.is_within(settings.relative_width, known_lower);
         best.note =
             (!narrow).then(|| format!("the bracket stayed wider than {}", settings.relative_width));
         if narrow && (gap <= ABSOLUTE_WIDTH || free > 0.7 * width) {
@@ -207,5 +157,5 @@ pub(super) fn by_transforms(
         best.narrow(0.0, bounded);
         best.note.get_or_insert_with(|| "the upper end is the largest privacy loss".to_string());
     }
-    (best, points)
+    best
 }

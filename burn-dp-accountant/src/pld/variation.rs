@@ -13,21 +13,24 @@ pub(super) fn with_variation(
 ) -> (f64, Option<f64>) {
     let eta = pairs.total_variation;
     if eta == 0.0 {
-        return composition.epsilon(left, start);
+        let (lower, upper) = composition.epsilon(left, start);
+        return match lower_delta(pairs, delta, left) {
+            least if least > left => (composition.epsilon(least, start).0, upper),
+            _ => (lower, upper),
+        };
     }
     let (mut lower, _) = composition.epsilon((delta + 2.0 * eta).min(1.0), start);
     let upper_delta =
         |e: f64| composition.delta(e).1 + pairs.mass_at_infinity + (1.0 + e.exp()) * eta;
-    let lower_delta =
-        |e: f64| composition.delta(e).0 + pairs.mass_at_infinity - (1.0 + e.exp()) * eta;
+    let least = |e: f64| composition.delta(e).0 - (1.0 + e.exp()) * eta;
     // Bisection downward from the value without the correction.
-    if lower_delta(lower) < delta {
+    if least(lower) < delta {
         let (mut a, mut b) = (0.0, lower);
         for _ in 0..60 {
             let middle = 0.5 * (a + b);
-            if lower_delta(middle) >= delta { a = middle } else { b = middle }
+            if least(middle) >= delta { a = middle } else { b = middle }
         }
-        lower = if lower_delta(a) >= delta { a } else { 0.0 };
+        lower = if least(a) >= delta { a } else { 0.0 };
     }
     let (_, Some(start)) = composition.epsilon(left, start) else { return (lower, None) };
     if upper_delta(start) <= delta {
@@ -47,4 +50,11 @@ pub(super) fn with_variation(
         if upper_delta(middle) <= delta { b = middle } else { a = middle }
     }
     (lower, Some(b))
+}
+
+/// Returns the δ of the lower end of ε: all of it, because the mass at infinity is a bound, which
+/// need not be attained. What is `left` of it for loose pairs, whose lower end is not used: both
+/// ends are then close.
+pub(super) fn lower_delta(pairs: &DominatingPairs, delta: f64, left: f64) -> f64 {
+    if pairs.loose { left } else { delta }
 }
