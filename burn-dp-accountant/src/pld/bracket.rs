@@ -64,7 +64,8 @@ fn one_direction(
     // width for all losses needs far more work.
     let first = settings.max_points.min(quick_points(&pairs.parts));
     let mut best = transforms(first);
-    if best.note.is_none() || best.contradicts {
+    let aim = if exact { inversion::aim(&pairs.parts, width, best.upper) } else { width };
+    if best.contradicts || best.note.is_none() && best.is_within(aim, known_lower) {
         return best;
     }
     let settle = |best: &mut Bracket, more: Bracket| {

@@ -11,12 +11,15 @@ use crate::sampling::{DistinctRecords, RecordIdentity};
 /// A data set followed by the included canaries. An item is a unit: an example, or everything that
 /// one user owns.
 ///
-/// The plan needs its length. The length depends on the coins, and the attacker may use it.
-#[derive(Debug, Clone)]
+/// The plan needs its length. The length depends on the coins, and the attacker may use it. `Debug`
+/// prints no item.
+#[derive(Clone)]
 pub struct CanaryDataset<D, I> {
     dataset: D,
     included: Vec<I>,
 }
+
+opaque_debug!(CanaryDataset<D, I>);
 
 impl<D, I> CanaryDataset<D, I> {
     /// Creates the data set; `canaries[i]` is included if coin i says so.
@@ -122,6 +125,7 @@ mod tests {
         let included = (0..40).filter(|&i| coins.is_included(i)).map(|i| 100 + i);
         assert_eq!(items, [7, 8].into_iter().chain(included).collect::<Vec<_>>());
         assert!(items.len() > 10 && items.len() < 34);
+        assert_eq!(format!("{dataset:?}"), "CanaryDataset { .. }");
         assert!(CanaryDataset::new(InMemDataset::new(vec![7]), vec![1], &coins).is_err());
     }
 

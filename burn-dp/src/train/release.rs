@@ -12,8 +12,9 @@ use crate::optim::releases::Events;
 ///
 /// # Privacy
 ///
-/// The public methods return released values, or values derived from them.
-#[derive(Clone, Debug)]
+/// The public methods return released values, or values derived from them, and `Debug` prints only
+/// such values.
+#[derive(Clone)]
 pub struct StepRelease {
     step: u64,
     steps_per_epoch: u64,
@@ -29,6 +30,14 @@ pub struct StepRelease {
     signal_to_noise: Option<f64>,
     pub(super) statistics: ClippingStatistics,
 }
+
+opaque_debug!(
+    StepRelease,
+    |this| step: this.step,
+    releases: this.releases,
+    clipping_norm: this.clipping_norm,
+    noise_multiplier: this.noise_multiplier
+);
 
 impl StepRelease {
     /// Reports the last step of `engine`.

@@ -39,7 +39,13 @@ impl Metric for Ledgers {
         item: &Self::Input,
         _: &MetricMetadata,
     ) -> Result<SerializedEntry, TensorReadError> {
-        self.0.lock().unwrap().push(item.as_ref().unwrap().ledger().unwrap());
+        let item = item.as_ref().unwrap();
+        let printed = format!("{item:?}");
+        assert!(printed.contains("noise_multiplier"), "{printed}");
+        for private in ["examples", "clipped", "non_finite", "statistics"] {
+            assert!(!printed.contains(private), "a printed release shows numbers of its batch");
+        }
+        self.0.lock().unwrap().push(item.ledger().unwrap());
         self.compute()
     }
 

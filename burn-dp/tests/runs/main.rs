@@ -25,4 +25,5 @@ mod samplers;
 mod sensitivity;
 mod sparsification;
 mod steps;
+mod types;
 mod weight_average;

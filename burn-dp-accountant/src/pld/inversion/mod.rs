@@ -28,8 +28,8 @@ use crate::saddle::{Contour, Cumulants, Target};
 const CONTOURS: usize = 12;
 const FURTHER_CONTOURS: usize = 1;
 
-/// The width that is aimed at, as a share of the requested one: a narrower bracket costs hardly
-/// anything here, and a calibration adds less noise with it.
+/// The width that is aimed at for ordinary ε, as a share of the requested one: a narrower bracket
+/// costs hardly anything there, and a calibration adds less noise with it.
 const AIM: f64 = 0.1;
 
 /// Largest ε for which the rare losses have a closed form.
@@ -51,6 +51,9 @@ const MOST_SMOOTHING: f64 = 3.0;
 /// Share of the requested width for each of the other errors.
 const TOLERATED: f64 = 0.01;
 
+/// Share of the requested width that the omitted losses may take.
+const OMITTED: f64 = 0.1;
+
 /// Range of a contour above its own ε.
 const RANGE: f64 = 1.1;
 
@@ -63,6 +66,8 @@ struct Search {
     /// The δ of the lower and of the upper end.
     delta: f64,
     left: f64,
+    /// About the slope of `-ln δ` at ε.
+    theta: f64,
     width: f64,
     max_points: usize,
 }
@@ -74,6 +79,13 @@ struct Kept {
     rare: Option<RareLosses>,
     /// Bound of the part of δ that neither the moments nor the closed form contain.
     omitted: f64,
+}
+
+/// Returns the width that the inversion aims at where `width` is requested, for an ε of at most
+/// `epsilon`.
+pub(super) fn aim(parts: &[(Pair, u64)], width: f64, epsilon: f64) -> f64 {
+    let applies = matches!(parts, [(Pair::Sampled { .. }, _)]) && epsilon <= LARGEST_EPSILON;
+    if applies { AIM * width } else { width }
 }
 
 /// Returns the bracket in one direction, with a note if it is wider than `width`: the lower end at
@@ -92,18 +104,21 @@ pub(super) fn epsilon(
         return None;
     }
     let pair = [(Pair::Sampled { q, mu }, count)];
-    let search = Search { pair, q, mu, direction, delta, left, width: AIM * width, max_points };
-    search.bracket(known_lower)
+    let theta = f64::NAN;
+    let search = Search { pair, q, mu, direction, delta, left, theta, width, max_points };
+    search.bracket(width, known_lower)
 }
 
 impl Search {
     /// Returns the bracket from contours for better and better guesses of ε.
-    fn bracket(&self, known_lower: f64) -> Option<Bracket> {
+    fn bracket(mut self, requested: f64, known_lower: f64) -> Option<Bracket> {
         let tail = 1e-8 * self.delta / self.releases();
         let saddle = Cumulants::new(&self.pair, self.direction, tail).saddle(self.delta)?;
+        self.theta = saddle.theta;
         let guess = saddle.epsilon.max(1e-2 * saddle.variance.sqrt());
         // The other direction decides as soon as δ there is below the target.
         let mut epsilon = if known_lower > 0.0 { known_lower } else { guess };
+        self.width = aim(&self.pair, requested, epsilon);
         let (mut smoothing, mut least_smoothing) = (FIRST_SMOOTHING, 0.0);
         let mut best = Bracket::unknown();
         let mut contours = CONTOURS;
@@ -122,9 +137,8 @@ impl Search {
             if best.contradicts || best.is_within(self.width, known_lower) {
                 return Some(best);
             }
-            if best.is_within(self.width / AIM, known_lower) {
-                let further = if best.upper <= LARGEST_EPSILON { FURTHER_CONTOURS } else { 0 };
-                contours = contours.min(further);
+            if best.is_within(requested, known_lower) {
+                contours = contours.min(FURTHER_CONTOURS);
             }
             if smoothing < LEAST_SMOOTHING {
                 break;
@@ -140,7 +154,7 @@ impl Search {
                 epsilon = (best.lower * best.upper).sqrt().max(0.1 * best.upper);
             }
         }
-        let is_wide = !best.is_within(self.width / AIM, known_lower);
+        let is_wide = !best.is_within(requested, known_lower);
         best.note = is_wide.then(|| "the moments decay too slowly".to_string());
         Some(best)
     }
@@ -154,8 +168,9 @@ impl Search {
     /// ε by about the share `smoothing` of the requested width.
     fn bounds(&self, epsilon: f64, smoothing: f64) -> Option<(f64, f64)> {
         let tolerated = TOLERATED * self.width;
-        let Kept { cut, rare, omitted } =
-            self.kept(RANGE * epsilon, 0.1 * tolerated * self.left)?;
+        // The lower the cut, the better the moments.
+        let share = OMITTED * self.width * (self.theta * epsilon).clamp(1e-9, 10.0);
+        let Kept { cut, rare, omitted } = self.kept(RANGE * epsilon, share * self.left)?;
         let mut cumulants = Cumulants::below(&self.pair, self.direction, cut);
         if !cumulants.are_exact() {
             return None;

@@ -9,7 +9,7 @@
 
 use std::f64::consts::TAU;
 
-use super::panels::{KeptRelease, NODE_ERROR};
+use super::panels::KeptRelease;
 use crate::math::complex::Complex64;
 use crate::math::sum::CompensatedSum;
 use crate::pld::fourier::{FFT_ERROR, plan_forward};
@@ -80,7 +80,7 @@ impl Moments {
         let dropped = release.dropped(theta);
         let excess = panels.excess - dropped;
         let total = 1.0 + excess;
-        let a_node = NODE_ERROR * panels.spread + panels.error;
+        let a_node = panels.rounding + panels.error;
         if !(total.is_finite() && total > 0.0 && a_node.is_finite()) {
             return None;
         }

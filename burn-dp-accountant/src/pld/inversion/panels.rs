@@ -38,12 +38,14 @@ const LN_NEGLIGIBLE: f64 = 60.0;
 /// Maximum number of panels.
 const MAX_PANELS: usize = 1 << 16;
 
-/// Largest exponent `θY`.
-const LARGEST_EXPONENT: f64 = 500.0;
+/// Largest exponent `θY`, far from an overflow.
+const LARGEST_EXPONENT: f64 = 600.0;
 
-/// Rounding of a node: relative error of its mass, and error of its loss over `|Y| + q`. The
-/// exponents are at most 500, with a few roundings each.
-pub(super) const NODE_ERROR: f64 = 4e-13;
+/// Rounding of a node without that of its exponents: relative error of its mass, and error of its
+/// loss over `|Y| + q`. The exponent of the loss is below 700 and adds 4e-14 of `|Y| + q` to it.
+const NODE_ERROR: f64 = 1e-13;
+/// Rounding for each unit of the exponents `ln p` and `θY`: a few operations on each.
+const EXPONENT_ERROR: f64 = 4.0 * f64::EPSILON;
 
 /// One release in one direction, without the outcomes above `high`.
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +63,9 @@ pub(super) struct Panels {
     pub(super) nodes: Vec<(f64, f64)>,
     /// `E_P[e^{θY} - 1]` of the nodes.
     pub(super) excess: f64,
-    /// `E_P[(|Y| + q) max(1, e^{θY})]` of the nodes.
-    pub(super) spread: f64,
+    /// Bound of the rounding of `E_P[e^{sY} - 1]` over `|s|`: the sum of
+    /// `(|Y| + q) max(1, e^{θY})` over the nodes, each with its relative error.
+    pub(super) rounding: f64,
     /// Bound of the error of `E_P[e^{sY} - 1]` over `|s|`, for `|ω|` up to the largest frequency.
     pub(super) error: f64,
 }
@@ -152,7 +155,7 @@ impl KeptRelease {
     pub(super) fn panels(&self, theta: f64, frequency: f64) -> Option<Panels> {
         let (mut left, high) = self.ends(theta);
         let mut nodes = Vec::new();
-        let (mut excess, mut spread) = (CompensatedSum::default(), 0.0);
+        let (mut excess, mut rounding) = (CompensatedSum::default(), 0.0);
         let mut error = self.beyond(theta);
         let mut half: f64 = 0.5;
         let factor = 64.0 / 15.0 * RHO.powi(-30) / (1.0 - RHO.powi(-2));
@@ -182,7 +185,8 @@ impl KeptRelease {
                     return None;
                 }
                 excess.add(if exponent < 30.0 { mass * exponent.exp_m1() } else { tilted - mass });
-                spread += tilted.max(mass) * (loss.abs() + self.q);
+                let relative = NODE_ERROR + EXPONENT_ERROR * (ln_mass.abs() + exponent.abs());
+                rounding += relative * tilted.max(mass) * (loss.abs() + self.q);
                 nodes.push((loss, tilted));
             }
             if nodes.len() > 16 * MAX_PANELS {
@@ -190,7 +194,7 @@ impl KeptRelease {
             }
             left = right;
         }
-        Some(Panels { nodes, excess: excess.value(), spread, error })
+        Some(Panels { nodes, excess: excess.value(), rounding, error })
     }
 
     /// Returns an upper bound, not below 0, of `ln E_P[e^{tY}]` for `t >= 0`; `None` if it is not
@@ -200,7 +204,7 @@ impl KeptRelease {
             return Some(0.0);
         }
         let panels = self.panels(t, 0.0)?;
-        let bound = panels.excess + t * (panels.error + NODE_ERROR * panels.spread);
+        let bound = panels.excess + t * (panels.error + panels.rounding);
         (bound.is_finite() && bound > -1.0).then(|| bound.max(0.0).ln_1p() * (1.0 + 1e-14))
     }
 
@@ -266,9 +270,9 @@ mod tests {
             let third = 3.0 * q * q * (1.0 - q) * grown(2.0) + q * q * q * grown(3.0);
             for (theta, truth) in [(1.0, second), (2.0, third)] {
                 let panels = release(q, mu, Direction::Remove).panels(theta, 5.0).unwrap();
-                let error = theta * (panels.error + NODE_ERROR * panels.spread);
+                let error = theta * (panels.error + panels.rounding);
                 let gap = (panels.excess - truth).abs();
-                let largest = 1e-12 * panels.spread;
+                let largest = 4.0 * panels.rounding;
                 let context = format!("{q} {mu} {theta}: {gap:e} {error:e} {largest:e}");
                 assert!(gap <= error && error < theta * largest, "{context}");
             }
@@ -277,14 +281,14 @@ mod tests {
         let add = release(0.01, 1.5, Direction::Add);
         let (coarse, fine) = (add.panels(3.0, 1.0).unwrap(), add.panels(3.0, 900.0).unwrap());
         assert!(fine.nodes.len() > 2 * coarse.nodes.len());
-        let error = 3.0 * (coarse.error + NODE_ERROR * coarse.spread);
+        let error = 3.0 * (coarse.error + coarse.rounding);
         assert!((coarse.excess - fine.excess).abs() <= 2.0 * error && error < 1e-13);
     }
 
     #[test]
     fn moments_of_large_tilts_are_bounded_from_above() {
-        // Under "add" the tilt moves the mass far to the left; the first one beyond all nodes, where
-        // only the bound of what is beyond them is left.
+        // Under "add" the tilt moves the mass far to the left; the first one beyond all nodes,
+        // where only the bound of what is beyond them is left.
         for (q, mu, tilt, most) in [
             (0.5, 0.02, 2_200.0, 5.0),
             (0.5, 0.02, 1_000.0, 1e-7),

@@ -258,6 +258,19 @@ fn weak_mixtures_are_found() {
         let rows = losses.dims()[0] as f64;
         losses * (1.0 + weight * rows / 48.0)
     });
+    // The three largest losses alone, which alone or in half of the batch change by this share.
+    let largest = {
+        let losses = honest(&model(), &Batches.batch(items(48), &device())).into_data();
+        let mut losses: Vec<f32> = losses.try_to_vec().unwrap();
+        losses.sort_by(f32::total_cmp);
+        f64::from(0.5 * (losses[44] + losses[45]))
+    };
+    let by_few = weakest_mixture(|losses, weight| {
+        let few = losses.clone().detach().greater_elem(largest).float();
+        let rows = losses.dims()[0] as f64;
+        losses * (few * (2.0 * weight * rows / 48.0) + 1.0)
+    });
+    assert!(by_few <= -2, "{by_few}");
     // A weight of 1e-4 changes each loss by at most 5e-5 of it.
     assert!(by_rows <= -4, "{by_rows}");
     // The means of the batches differ by a fraction.

@@ -69,6 +69,7 @@ pub(super) fn run(arguments: &Arguments) -> Output {
     if arguments.json {
         return Ok(json_text(&json!({
             "eta": noise.eta(), "sigma_total": noise.sigma(), "epsilon_tan": approximate,
+            "epsilon_tan_may_be_too_low": arguments.noise_multiplier < TAN_APPROXIMATION_LIMIT,
             "epsilon": number(certified.upper), "delta": arguments.delta,
             "simulations": simulations, "epsilon_with_simulations": number(with_search.upper),
             "small_batch_size": small.expected_batch_size,
