@@ -91,6 +91,7 @@ pub(crate) fn steps(tools: Tools) -> Result<Vec<Step>, String> {
     steps.push(checks::doc(false).into());
     if tools.browser {
         steps.push(web::target::check().into());
+        steps.push(web::target::locked().into());
     }
     steps.extend(test::processes(None, &[], tools.nextest).into_iter().map(Step::from));
     let output = std::env::temp_dir().join(format!("burn-dp-ci-{}", std::process::id()));
@@ -142,6 +143,7 @@ mod tests {
             "package",
             "doc",
             "wasm32-unknown-unknown",
+            "update --workspace --locked",
             "nextest",
             "burn-dp-book",
             "--bin train",

@@ -4,13 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::target;
+use super::target::{self, PACKAGE};
 use crate::announcement::Announcement;
 use crate::process::Process;
 use crate::workspace;
-
-/// The package of the page, relative to the root; it is its own workspace.
-const PACKAGE: &str = "burn-dp-examples/web";
 
 /// The parts of the page to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]

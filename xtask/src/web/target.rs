@@ -9,6 +9,9 @@ use crate::workspace;
 /// The name of the target.
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 
+/// The package of the page, relative to the root; it is its own workspace.
+pub(super) const PACKAGE: &str = "burn-dp-examples/web";
+
 /// The folder of builds for it, in the target folder.
 pub(super) const BUILD: &str = "web/wasm32-unknown-unknown/debug";
 
@@ -61,6 +64,15 @@ pub(crate) fn check() -> Process {
         .arg("--target-dir")
         .arg(workspace::target().join("web").to_string_lossy())
         .builds(Announcement::new("the type check for browsers", &[]).in_folder(BUILD))
+}
+
+/// Returns the check that the lock file of the page, a separate workspace, names what its libraries
+/// depend on. The page is built with exactly this file.
+pub(crate) fn locked() -> Process {
+    Process::cargo()
+        .args(["update", "--workspace", "--locked", "--manifest-path"])
+        .arg(format!("{PACKAGE}/Cargo.toml"))
+        .remedy("`cargo update --workspace` in the folder of the page writes its lock file")
 }
 
 #[cfg(test)]
