@@ -320,8 +320,7 @@ mod tests {
 
     #[test]
     fn brackets_of_any_width_enclose_the_inversion_in_quadruple_precision() {
-        // The trapezoidal rule in 113 bits for the moments and for the contour: all digits agree
-        // for several tilts and periods.
+        // scripts/reference_quadruple.c, with several tilts and periods.
         use Direction::{Add, Remove};
         for (q, sigma, count, direction, delta, truth) in [
             (1e-4, 0.6, 1_000, Remove, 1e-8, 0.908_720_323_132_15),
