@@ -30,7 +30,7 @@ const LOWEST: f64 = -1000.0;
 const END: f64 = 13.5;
 
 /// Largest distance by which a tilt may move the mass.
-const LARGEST_MOVE: f64 = 40.0;
+const LARGEST_MOVE: f64 = 160.0;
 
 /// Nodes and weights on `[-1, 1]`.
 pub(crate) static GAUSS_16: LazyLock<[(f64, f64); POINTS]> = LazyLock::new(gauss_legendre);

@@ -107,7 +107,9 @@ pub(crate) fn omitted_delta(
     let rare = RareLosses::above(parts, direction, cut)?;
     let all = epsilon.exp() * rare.sums.0;
     if rare.sums.1 == 0.0 {
-        return Some(0.0);
+        // Below the smallest positive number, in each release.
+        let releases: f64 = parts.iter().map(|(_, count)| *count as f64).sum();
+        return Some(releases * f64::MIN_POSITIVE * epsilon.exp());
     }
     let back = reverse(direction);
     let Some(low) = RareLosses::above(parts, back, cut) else { return Some(all) };

@@ -94,7 +94,7 @@ fn one_direction(
             return done;
         }
     }
-    if settings.max_points > first {
+    if settings.max_points > first && best.note.is_some() {
         let more = transforms(settings.max_points);
         if more.contradicts {
             return more;

@@ -76,7 +76,10 @@ fn delta_one_direction(
         match attempt {
             Ok(composition) => {
                 let (lower, upper) = composition.delta(epsilon);
-                let lower = lower + pairs.mass_at_infinity - pairs.variation_at(epsilon);
+                // The mass is a bound, which need not be attained; the lower end of loose pairs is
+                // not used.
+                let attained = if pairs.loose { pairs.mass_at_infinity } else { 0.0 };
+                let lower = lower + attained - pairs.variation_at(epsilon);
                 if upper + extra <= best.upper {
                     best.grid = Some(width);
                 }

@@ -130,7 +130,7 @@ impl Search {
                     break;
                 }
                 least_smoothing = 1.5 * smoothing;
-                smoothing *= 10.0;
+                smoothing = (10.0 * smoothing).min(MOST_SMOOTHING);
                 continue;
             };
             best.narrow(lower, upper);
@@ -169,7 +169,7 @@ impl Search {
     fn bounds(&self, epsilon: f64, smoothing: f64) -> Option<(f64, f64)> {
         let tolerated = TOLERATED * self.width;
         // The lower the cut, the better the moments.
-        let share = OMITTED * self.width * (self.theta * epsilon).clamp(1e-9, 10.0);
+        let share = (OMITTED * self.width * (self.theta * epsilon).clamp(1e-9, 10.0)).min(0.5);
         let Kept { cut, rare, omitted } = self.kept(RANGE * epsilon, share * self.left)?;
         let mut cumulants = Cumulants::below(&self.pair, self.direction, cut);
         if !cumulants.are_exact() {

@@ -42,9 +42,9 @@ const MAX_PANELS: usize = 1 << 16;
 const LARGEST_EXPONENT: f64 = 600.0;
 
 /// Rounding of a node without that of its exponents: relative error of its mass, and error of its
-/// loss over `|Y| + q`. The exponent of the loss is below 700 and adds 4e-14 of `|Y| + q` to it.
-const NODE_ERROR: f64 = 1e-13;
-/// Rounding for each unit of the exponents `ln p` and `θY`: a few operations on each.
+/// loss over `|Y| + q`. The exponent of the loss is below 700 and adds up to 1e-13 of `|Y| + q`.
+const NODE_ERROR: f64 = 2e-13;
+/// Rounding for each unit of the exponents `-x²/2`, `Y` and `θY`: a few operations on each.
 const EXPONENT_ERROR: f64 = 4.0 * f64::EPSILON;
 
 /// One release in one direction, without the outcomes above `high`.
@@ -177,7 +177,8 @@ impl KeptRelease {
             half = 0.5 * (right - left);
             error += factor * half * largest_loss * ln_largest.exp();
             for &(node, weight) in GAUSS_16.iter() {
-                let (loss, ln_mass) = self.point(left + half * (1.0 + node));
+                let x = left + half * (1.0 + node);
+                let (loss, ln_mass) = self.point(x);
                 let mass = half * weight * ln_mass.exp();
                 let tilted = half * weight * (ln_mass + theta * loss).exp();
                 let exponent = theta * loss;
@@ -185,7 +186,8 @@ impl KeptRelease {
                     return None;
                 }
                 excess.add(if exponent < 30.0 { mass * exponent.exp_m1() } else { tilted - mass });
-                let relative = NODE_ERROR + EXPONENT_ERROR * (ln_mass.abs() + exponent.abs());
+                let exponents = 0.5 * x * x + loss.abs() + exponent.abs();
+                let relative = NODE_ERROR + EXPONENT_ERROR * exponents;
                 rounding += relative * tilted.max(mass) * (loss.abs() + self.q);
                 nodes.push((loss, tilted));
             }
@@ -203,9 +205,18 @@ impl KeptRelease {
         if t == 0.0 {
             return Some(0.0);
         }
-        let panels = self.panels(t, 0.0)?;
-        let bound = panels.excess + t * (panels.error + panels.rounding);
-        (bound.is_finite() && bound > -1.0).then(|| bound.max(0.0).ln_1p() * (1.0 + 1e-14))
+        let bound = self
+            .panels(t, 0.0)
+            .map_or(f64::NAN, |panels| panels.excess + t * (panels.error + panels.rounding));
+        if bound.is_finite() && bound > -1.0 {
+            return Some(bound.max(0.0).ln_1p() * (1.0 + 1e-14));
+        }
+        // Too large an exponent, where the largest loss dominates.
+        let largest = match self.direction {
+            Direction::Remove => self.point(self.cut?.0).0,
+            Direction::Add => -(-self.q).ln_1p(),
+        };
+        Some(t * largest.max(0.0) * (1.0 + 1e-12))
     }
 
     /// Returns a lower bound of `-ln |z(ω)/z(0)|` for all `|ω| >= frequency`; `ln_total` is
