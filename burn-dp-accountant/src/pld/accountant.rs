@@ -44,7 +44,8 @@ impl PldAccountant {
     /// Sets the relative width of the bracket to reach, at least 1e-9.
     ///
     /// The default is 1e-4, and narrower as long as this takes only milliseconds. A width that is
-    /// set here ends the refinement of grids; where moments are inverted, a bracket can be narrower.
+    /// set here ends the refinement of grids; where moments are inverted, a bracket can be
+    /// narrower.
     pub fn with_relative_width(mut self, relative_width: f64) -> Self {
         self.settings.relative_width = relative_width.clamp(1e-9, 1.0);
         self.settings.free_points = 0;
