@@ -8,6 +8,7 @@ use super::tabulated::Tabulated;
 use super::transforms::by_transforms;
 use super::variation::lower_delta;
 use crate::dominating_pairs::{Direction, DominatingPairs, Pair, directions, largest_loss};
+use crate::math::normal;
 
 /// Number of grid points of the transforms before the inversion of moments.
 const QUICK_POINTS: usize = 1 << 17;
@@ -19,6 +20,9 @@ pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettin
     if left <= 0.0 {
         result.upper = f64::INFINITY;
         result.note = Some("the events' own δ already exceeds the target δ".to_string());
+        return result;
+    }
+    if pairs.total_variation == 0.0 && total_variation_bound(&pairs.parts) <= left {
         return result;
     }
     for direction in directions(&pairs.parts) {
@@ -35,6 +39,18 @@ pub(crate) fn epsilon(pairs: &DominatingPairs, delta: f64, settings: &GridSettin
         result.note = result.note.take().or(one.note);
     }
     result
+}
+
+/// Returns an upper bound of δ at ε = 0 of Gaussian releases: total variations add up at most. It
+/// is infinite for other pairs.
+fn total_variation_bound(parts: &[(Pair, u64)]) -> f64 {
+    let one = |pair: &Pair| match *pair {
+        Pair::Gaussian { mu } => 1.0 - 2.0 * normal::cdf(-0.5 * mu) + 1e-15,
+        Pair::Sampled { q, mu } => q * (1.0 - 2.0 * normal::cdf(-0.5 * mu) + 1e-15),
+        _ => f64::INFINITY,
+    };
+    let sum: f64 = parts.iter().map(|(pair, count)| *count as f64 * one(pair)).sum();
+    sum * (1.0 + 1e-12)
 }
 
 /// Returns the bracket in one direction: by transforms on small grids; if the result is wide, by
@@ -116,6 +132,27 @@ fn quick_points(parts: &[(Pair, u64)]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn epsilon_is_0_where_the_total_variations_add_up_to_less_than_delta() {
+        let parts = vec![(Pair::Sampled { q: 1e-6, mu: 1.5 }, 8), (Pair::Gaussian { mu: 1e-5 }, 1)];
+        let sum = total_variation_bound(&parts);
+        // 8e-6 erf(1.5 / √8) + erf(1e-5 / √8), by hand.
+        assert!(
+            (sum / (8e-6 * 0.546_745_295_246 + 3.989_422_804e-6) - 1.0).abs() < 1e-9,
+            "{sum:e}"
+        );
+        let pairs = DominatingPairs { parts, ..DominatingPairs::default() };
+        let settings = GridSettings::default();
+        let none = epsilon(&pairs, sum, &settings);
+        assert!(none.lower == 0.0 && none.upper == 0.0 && none.note.is_none(), "{none:?}");
+        // One release attains it.
+        let parts = vec![(Pair::Sampled { q: 1e-6, mu: 1.5 }, 1)];
+        let less = 0.999 * total_variation_bound(&parts);
+        let pairs = DominatingPairs { parts, ..DominatingPairs::default() };
+        assert!(epsilon(&pairs, less, &settings).lower > 0.0);
+        assert!(total_variation_bound(&[(Pair::Laplace { mu: 1e-9 }, 1)]).is_infinite());
+    }
 
     #[test]
     fn mass_at_infinity_that_need_not_be_attained_raises_the_upper_end_alone() {
