@@ -52,7 +52,22 @@ pub(crate) fn epsilon_of_events<'a>(
         return Ok(epsilon);
     }
     let rdp = || RdpAccountant::new(events.iter().copied(), relation)?.epsilon(delta);
-    if has_hardly_any_noise(&pairs, delta)
+    let answer = bracket(&pairs, delta, rdp)?;
+    if answer.method == Method::Pld
+        && let Some(exact) = exact_epsilon(&pairs, delta)
+    {
+        return compared(answer, exact, rdp);
+    }
+    Ok(answer)
+}
+
+/// Returns the bracket of events without a closed form; `rdp` is the Rényi bound.
+fn bracket(
+    pairs: &DominatingPairs,
+    delta: f64,
+    rdp: impl Fn() -> Result<Epsilon, AccountantError>,
+) -> Result<Epsilon, AccountantError> {
+    if has_hardly_any_noise(pairs, delta)
         && let Ok(mut answer) = rdp()
         && answer.upper.is_finite()
         && answer.upper > MEANINGLESS_EPSILON
@@ -64,7 +79,7 @@ pub(crate) fn epsilon_of_events<'a>(
         );
         return Ok(answer);
     }
-    let mut answer = PldAccountant::of(pairs.clone()).epsilon(delta)?;
+    let answer = PldAccountant::of(pairs.clone()).epsilon(delta)?;
     // The Rényi bound may be the better upper end if the bracket was not narrowed. For searches it
     // takes far longer, and is better only below the smallest δ of their table.
     let searches = pairs.parts.iter().any(|(pair, _)| matches!(pair, Pair::Bounded(_)));
@@ -74,48 +89,52 @@ pub(crate) fn epsilon_of_events<'a>(
         && let Ok(rdp) = rdp()
         && rdp.upper < answer.upper
     {
-        answer = if answer.lower <= rdp.upper {
-            Epsilon { lower: answer.lower, notes: answer.notes, ..rdp }
-        } else {
-            // A bound is wrong, so no bound is returned.
-            let (low, high) = (answer.lower, rdp.upper);
-            let reason = format!(
-                "the bounds contradict each other: {low:e} from below by privacy loss \
-                 distributions, {high:e} from above by Rényi divergences; this is a fault of the \
-                 accountant, and no bound is given"
-            );
-            Epsilon::infinite(delta, Method::Pld, reason)
-        };
-    }
-    if answer.method == Method::Pld
-        && let Some(exact) = exact_epsilon(&pairs, delta, Effort::Quick)
-    {
-        if exact < answer.lower * (1.0 - 1e-9) {
-            // Two independent methods disagree; an upper end above both is safe.
-            answer.notes.push(format!(
-                "the lower end {:e} of the privacy loss distribution contradicts the exact value \
-                 {exact:e} and is not used; this is a fault of the accountant",
-                answer.lower
-            ));
-            answer.lower = 0.0;
-            return Ok(answer);
+        if answer.lower <= rdp.upper {
+            return Ok(Epsilon { lower: answer.lower, notes: answer.notes, ..rdp });
         }
-        if exact <= answer.upper * (1.0 + 1e-9) {
-            answer.estimate = exact.clamp(answer.lower, answer.upper);
-            answer.method = Method::Exact;
-        } else {
-            // Two independent methods disagree, and the larger value is safe.
-            let mut bound = rdp()?;
-            bound.upper = bound.upper.max(exact);
-            bound.notes.push(format!(
-                "the upper end {:e} of the privacy loss distribution contradicts the exact value \
-                 {exact:e} and is not used; this is a fault of the accountant",
-                answer.upper
-            ));
-            return Ok(bound);
-        }
+        // A bound is wrong, so no bound is returned.
+        let (low, high) = (answer.lower, rdp.upper);
+        let reason = format!(
+            "the bounds contradict each other: {low:e} from below by privacy loss distributions, \
+             {high:e} from above by Rényi divergences; this is a fault of the accountant, and no \
+             bound is given"
+        );
+        return Ok(Epsilon::infinite(delta, Method::Pld, reason));
     }
     Ok(answer)
+}
+
+/// Returns the bracket `answer` with the exact value as its estimate, widened if the two contradict
+/// each other.
+fn compared(
+    mut answer: Epsilon,
+    exact: f64,
+    rdp: impl Fn() -> Result<Epsilon, AccountantError>,
+) -> Result<Epsilon, AccountantError> {
+    if exact < answer.lower * (1.0 - 1e-9) {
+        // Two independent methods disagree; an upper end above both is safe.
+        answer.notes.push(format!(
+            "the lower end {:e} of the privacy loss distribution contradicts the exact value \
+             {exact:e} and is not used; this is a fault of the accountant",
+            answer.lower
+        ));
+        answer.lower = 0.0;
+        return Ok(answer);
+    }
+    if exact <= answer.upper * (1.0 + 1e-9) {
+        answer.estimate = exact.clamp(answer.lower, answer.upper);
+        answer.method = Method::Exact;
+        return Ok(answer);
+    }
+    // Two independent methods disagree, and the larger value is safe.
+    let mut bound = rdp()?;
+    bound.upper = bound.upper.max(exact);
+    bound.notes.push(format!(
+        "the upper end {:e} of the privacy loss distribution contradicts the exact value \
+         {exact:e} and is not used; this is a fault of the accountant",
+        answer.upper
+    ));
+    Ok(bound)
 }
 
 /// Returns [`epsilon_of_events`] with the upper end of a simulation where that is smaller. Nothing
@@ -181,8 +200,9 @@ fn has_hardly_any_noise(pairs: &DominatingPairs, delta: f64) -> bool {
     })
 }
 
-/// Returns the exact ε without a guarantee, for searches whose result is certified afterwards;
-/// `None` where a simulation may be below it.
+/// Returns ε for searches whose result is certified afterwards: the exact value without a
+/// guarantee, or, if it takes long, the upper end without a comparison with it. `None` where a
+/// simulation may be below it, or where both take about as long as the certified answer.
 pub(crate) fn quick_epsilon(
     events: &[(&DpEvent, u64)],
     relation: NeighboringRelation,
@@ -192,19 +212,27 @@ pub(crate) fn quick_epsilon(
     if simulation.is_some() && Simulation::applies(events.iter().copied(), relation) {
         return None;
     }
-    let released = events.iter().copied().filter(|(_, n)| *n > 0);
-    let pairs = dominating_pairs_of(released, relation).ok()?;
-    match closed_form(&pairs, delta) {
-        Some(epsilon) => Some(epsilon.estimate),
-        None => exact_epsilon(&pairs, delta, Effort::Quick),
+    let released = || events.iter().copied().filter(|(_, n)| *n > 0);
+    let pairs = dominating_pairs_of(released(), relation).ok()?;
+    if let Some(epsilon) = closed_form(&pairs, delta) {
+        return Some(epsilon.estimate);
     }
-}
-
-fn exact_epsilon(pairs: &DominatingPairs, delta: f64, effort: Effort) -> Option<f64> {
-    if pairs.loose || pairs.total_variation > 0.0 {
+    if !has_exact_value(&pairs) {
         return None;
     }
-    ExactAccountant::of(pairs.clone(), effort).epsilon_value(delta).ok()
+    exact_epsilon(&pairs, delta).or_else(|| {
+        let rdp = || RdpAccountant::new(released(), relation)?.epsilon(delta);
+        bracket(&pairs, delta, rdp).ok().map(|answer| answer.upper)
+    })
+}
+
+fn exact_epsilon(pairs: &DominatingPairs, delta: f64) -> Option<f64> {
+    let exact = has_exact_value(pairs).then(|| ExactAccountant::of(pairs.clone(), Effort::Quick))?;
+    exact.epsilon_value(delta).ok()
+}
+
+fn has_exact_value(pairs: &DominatingPairs) -> bool {
+    !pairs.loose && pairs.total_variation == 0.0
 }
 
 /// Returns ε in closed form, if there is one.

@@ -5,8 +5,8 @@ use crate::error::AccountantError;
 /// Returns the smallest `x` in the range with `upper(x) <= target`, rounded up, for a decreasing
 /// `upper`. At the returned value `upper` was evaluated and meets the target.
 ///
-/// `quick` is close to `upper` and cheap. The search runs on it, for a target lowered by the ratio
-/// of the two, until `upper` is just below the target.
+/// `quick` is close to `upper` and cheap, but may have no value. The search runs on it, for a target
+/// lowered by the ratio of the two, until `upper` is just below the target or the two are equal.
 pub(super) fn smallest(
     target: f64,
     tolerance: f64,
@@ -15,91 +15,109 @@ pub(super) fn smallest(
     quick: impl Fn(f64) -> Option<f64>,
 ) -> Result<f64, AccountantError> {
     let mut aim = target;
+    let mut start = Start::far();
     for _ in 0..6 {
-        let quick = |x: f64| quick(x).ok_or_else(|| AccountantError::numerical("no quick value"));
-        let Ok(x) = search(range, aim, 0.1 * tolerance, quick) else { break };
+        let value_of = |x: f64| quick(x).ok_or_else(|| AccountantError::numerical("no value"));
+        let Ok(x) = search(range, start, aim, 0.1 * tolerance, value_of) else { break };
         let value = upper(x)?;
-        if value <= target && (value >= target * (1.0 - tolerance) || x <= range.0) {
+        let is_close = value >= target * (1.0 - tolerance) || x <= range.0;
+        if value <= target && (is_close || aim == target && quick(x) == Some(value)) {
             return Ok(x);
         }
         if !value.is_finite() || value <= 0.0 {
             break;
         }
         aim *= target * (1.0 - 0.5 * tolerance) / value;
+        start = Start { x, growth: 1.0 + (value / target - 1.0).abs().clamp(tolerance, 1.0) };
     }
-    search(range, target, tolerance, upper)
+    search(range, Start::far(), target, tolerance, upper)
+}
+
+/// Where a search starts: at `x`, with neighbors by this factor, whose square and so on.
+#[derive(Clone, Copy)]
+struct Start {
+    x: f64,
+    growth: f64,
+}
+
+impl Start {
+    /// Nothing is known.
+    fn far() -> Self {
+        Self { x: 1.0, growth: 2.0 }
+    }
 }
 
 /// Returns the smallest `x` in the range with `upper(x) <= target`, by bracketing and secant steps.
 fn search(
     range: (f64, f64),
+    start: Start,
     target: f64,
     tolerance: f64,
     upper: impl Fn(f64) -> Result<f64, AccountantError>,
 ) -> Result<f64, AccountantError> {
-    let mut high = 1.0f64.max(range.0);
-    let mut low = high;
-    let mut value_high = upper(high)?;
-    let mut value_low = value_high;
-    while value_high > target {
-        (low, value_low) = (high, value_high);
-        if high >= range.1 {
-            return Err(AccountantError::infeasible(format!(
-                "at {high} epsilon is still {value_high}"
-            )));
-        }
-        high = (high * 2.0).min(range.1);
-        value_high = upper(high)?;
-    }
-    while value_low <= target {
-        (high, value_high) = (low, value_low);
-        if low <= range.0 {
-            return Ok(range.0);
-        }
-        low = (low / 2.0).max(range.0);
-        value_low = upper(low)?;
-    }
     // ε is close to a power of x: secant steps on logarithms, guarded by bisection.
-    let gap = |value: f64| {
-        if value.is_finite() && value > 0.0 {
+    let gap = |x: f64| {
+        let value = upper(x)?;
+        let gap = if value.is_finite() && value > 0.0 {
             (value / target).ln()
         } else if value > 0.0 {
             700.0
         } else {
             -700.0
-        }
+        };
+        Ok((value, gap))
     };
-    let (mut gap_low, mut gap_high) = (gap(value_low), gap(value_high));
-    let mut iteration = 0;
-    while high / low - 1.0 > tolerance {
-        let (ln_low, ln_high) = (low.ln(), high.ln());
-        let margin = 0.4 * tolerance;
-        let mut t = (ln_low * gap_high - ln_high * gap_low) / (gap_high - gap_low);
-        // A shift toward the safe side, so that the bracket closes from the other end.
-        t += margin;
-        if iteration % 4 == 3 || !(t > ln_low && t < ln_high) {
-            t = 0.5 * (ln_low + ln_high);
+    let mut growth = start.growth;
+    let mut high = start.x.clamp(range.0, range.1);
+    let mut low = high;
+    let (mut value, mut gap_high) = gap(high)?;
+    let mut gap_low = gap_high;
+    if gap_high > 0.0 {
+        while gap_high > 0.0 {
+            (low, gap_low) = (high, gap_high);
+            if high >= range.1 {
+                return Err(AccountantError::infeasible(format!(
+                    "at {high} epsilon is still {value}"
+                )));
+            }
+            high = (high * growth).min(range.1);
+            growth = (growth * growth).min(2.0);
+            (value, gap_high) = gap(high)?;
+        }
+    } else {
+        while gap_low <= 0.0 {
+            (high, gap_high) = (low, gap_low);
+            if low <= range.0 {
+                return Ok(range.0);
+            }
+            low = (low / growth).max(range.0);
+            growth = (growth * growth).min(2.0);
+            (_, gap_low) = gap(low)?;
+        }
+    }
+    // The last two values, whose secant leads to the root.
+    let (mut before, mut last) = if gap_high > -gap_low {
+        ((low.ln(), gap_low), (high.ln(), gap_high))
+    } else {
+        ((high.ln(), gap_high), (low.ln(), gap_low))
+    };
+    for iteration in 0..200 {
+        if high / low - 1.0 <= tolerance {
+            break;
+        }
+        let mut t = (before.0 * last.1 - last.0 * before.1) / (last.1 - before.1);
+        // The next value is to be on the other side of the root, close to it.
+        t += if last.1 <= 0.0 { -0.4 * tolerance } else { 0.4 * tolerance };
+        if iteration % 8 == 7 || !(t > low.ln() && t < high.ln()) {
+            t = 0.5 * (low.ln() + high.ln());
         }
         let x = t.exp();
         if x <= low || x >= high {
             break;
         }
-        let value = gap(upper(x)?);
-        if value > 0.0 {
-            (low, gap_low) = (x, value);
-            if iteration % 2 == 1 {
-                gap_high *= 0.5;
-            }
-        } else {
-            (high, gap_high) = (x, value.min(-1e-300));
-            if iteration % 2 == 1 {
-                gap_low *= 0.5;
-            }
-        }
-        iteration += 1;
-        if iteration > 200 {
-            break;
-        }
+        let (_, value) = gap(x)?;
+        (before, last) = (last, (t, value));
+        if value <= 0.0 { high = x } else { low = x }
     }
     Ok(high)
 }
@@ -194,7 +212,7 @@ mod tests {
                         x / root - 1.0 <= tolerance * 1.01 || loss >= 1.0 - tolerance,
                         "{name}"
                     );
-                    assert!(evaluated.borrow().len() < 100, "{name}");
+                    assert!(evaluated.borrow().len() < 45, "{name}: {}", evaluated.borrow().len());
                 }
             }
         }

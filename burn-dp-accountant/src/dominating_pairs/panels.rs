@@ -55,7 +55,6 @@ pub(crate) fn panel_nodes(
         Pair::Substituted { .. } => mu * (share(right) + share(-left)),
         _ => mu * share(right),
     };
-    let mut points = Vec::new();
     // A tilt moves the mass of the direction "add" toward lower outcomes, by at most the slope of
     // the loss there times the order.
     let moved = match (pair, direction) {
@@ -65,6 +64,8 @@ pub(crate) fn panel_nodes(
     if moved > LARGEST_MOVE {
         return None;
     }
+    // The start and half of the length of each panel: a rule that is too long costs no nodes.
+    let mut panels = Vec::new();
     let mut left = -END - moved;
     while left < high {
         let mut half = (0.7 / mu).min(0.5 * (high - left)).min(1.0);
@@ -79,16 +80,20 @@ pub(crate) fn panel_nodes(
             }
             half *= 0.8;
         }
-        if points.len() > MAX_NODES || half < 1e-9 && left + 4.0 * half < high {
+        if panels.len() > MAX_NODES / POINTS || half < 1e-9 && left + 4.0 * half < high {
             return None;
         }
-        for &(node, weight) in GAUSS_16.iter() {
-            let p = point(pair, direction, left + half * (1.0 + node))?;
-            points.push((p.ln_q + (half * weight).ln(), p.loss));
-        }
+        panels.push((left, half));
         left += 2.0 * half;
         if high - left < 1e-9 {
             break;
+        }
+    }
+    let mut points = Vec::with_capacity(POINTS * panels.len());
+    for (left, half) in panels {
+        for &(node, weight) in GAUSS_16.iter() {
+            let p = point(pair, direction, left + half * (1.0 + node))?;
+            points.push((p.ln_q + (half * weight).ln(), p.loss));
         }
     }
     Some(Nodes::from_points(points, *tail))

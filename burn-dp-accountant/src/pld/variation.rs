@@ -13,11 +13,12 @@ pub(super) fn with_variation(
 ) -> (f64, Option<f64>) {
     let eta = pairs.total_variation;
     if eta == 0.0 {
-        let (lower, upper) = composition.epsilon(left, start);
-        return match lower_delta(pairs, delta, left) {
-            least if least > left => (composition.epsilon(least, start).0, upper),
-            _ => (lower, upper),
-        };
+        let (mut lower, upper) = composition.epsilon(left, start);
+        let least = lower_delta(pairs, delta, left);
+        if least > left {
+            lower = composition.epsilon(least, start).0;
+        }
+        return (lower, upper);
     }
     let (mut lower, _) = composition.epsilon((delta + 2.0 * eta).min(1.0), start);
     let upper_delta =

@@ -12,6 +12,9 @@ use crate::math::normal;
 /// search; they do not enter the result.
 const COARSE_POINTS: f64 = 6000.0;
 
+/// Logarithm of the largest tilt, and of the inverse of the smallest, that are tried.
+const LARGEST_LN_TILT: f64 = 40.0;
+
 /// `K(θ) = ln E_P[e^{θY}]` of a composition in one direction.
 ///
 /// Losses of probability below a given tail are omitted: with small sampling probabilities they
@@ -104,7 +107,7 @@ impl Cumulants {
         while value_low < 0.0 {
             (high, value_high) = (low, value_low);
             low -= 1.5;
-            if low < -40.0 {
+            if low < -LARGEST_LN_TILT {
                 return None;
             }
             value_low = value(low);
@@ -113,7 +116,7 @@ impl Cumulants {
         while at >= 0.0 {
             (low, value_low) = (high, at);
             high += 1.5;
-            if high > 40.0 {
+            if high > LARGEST_LN_TILT {
                 return None;
             }
             at = value(high);
@@ -204,19 +207,27 @@ impl Cumulants {
 
     /// Returns the saddle point for a given ε, with the approximation of `ln δ`.
     pub(crate) fn saddle_at(&mut self, epsilon: f64) -> Option<(Saddle, f64)> {
-        let (mut low, mut high) = (-40.0f64, 40.0f64);
-        // ε(θ) increases.
-        for _ in 0..50 {
+        // ε(θ) increases. Rules for needlessly large tilts have many nodes, so the search starts in
+        // the middle.
+        let mut is_below = |ln_theta: f64| {
+            let (value, _, _) = self.approximation(ln_theta.exp());
+            value.is_finite() && value < epsilon
+        };
+        let (mut low, mut high): (f64, f64) = (0.0, 0.0);
+        if is_below(0.0) {
+            high = 1.5;
+            while high < LARGEST_LN_TILT && is_below(high) {
+                (low, high) = (high, high + 1.5);
+            }
+        } else {
+            low = -1.5;
+            while low > -LARGEST_LN_TILT && !is_below(low) {
+                (low, high) = (low - 1.5, low);
+            }
+        }
+        while high - low > 1e-3 {
             let middle = 0.5 * (low + high);
-            let (value, _, _) = self.approximation(middle.exp());
-            if value.is_finite() && value < epsilon {
-                low = middle
-            } else {
-                high = middle
-            }
-            if high - low < 1e-3 {
-                break;
-            }
+            if is_below(middle) { low = middle } else { high = middle }
         }
         let theta = low.exp();
         let (value, ln_delta, variance) = self.approximation(theta);
