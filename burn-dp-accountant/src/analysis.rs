@@ -227,7 +227,8 @@ pub(crate) fn quick_epsilon(
 }
 
 fn exact_epsilon(pairs: &DominatingPairs, delta: f64) -> Option<f64> {
-    let exact = has_exact_value(pairs).then(|| ExactAccountant::of(pairs.clone(), Effort::Quick))?;
+    let exact =
+        has_exact_value(pairs).then(|| ExactAccountant::of(pairs.clone(), Effort::Quick))?;
     exact.epsilon_value(delta).ok()
 }
 
