@@ -395,8 +395,9 @@ fn merged_layers_and_decaying_thresholds_are_options_of_mini_sets_also_of_a_resu
 #[test]
 fn other_networks_local_adam_and_sparsification_are_options_also_of_a_resumed_run() {
     let folder = tempfile::tempdir().unwrap();
+    let sets = SETS.replace("--train-size 560", "--train-size 280");
     let line = format!(
-        "digits {SETS} --model bn-convnet --local-steps 2 --local-optimizer adam --local-lr 0.01 \
+        "digits {sets} --model bn-convnet --local-steps 2 --local-optimizer adam --local-lr 0.01 \
          --sparsify 4 --sparsify-factor 50 --insecure-seed 4"
     );
     let (whole, _) = figures(folder.path(), &line);
@@ -409,7 +410,7 @@ fn other_networks_local_adam_and_sparsification_are_options_also_of_a_resumed_ru
 
     let folder = tempfile::tempdir().unwrap();
     // At the end of the second epoch: the last complete checkpoint is from the first.
-    interrupted(folder.path(), &format!("{line} --output out"), 56);
+    interrupted(folder.path(), &format!("{line} --output out"), 28);
     let (resumed, _) = figures(folder.path(), &format!("{line} --resume"));
     assert_eq!(resumed["epochs"][0], whole["epochs"][1]);
 }
