@@ -5,8 +5,9 @@ use crate::error::AccountantError;
 /// Returns the smallest `x` in the range with `upper(x) <= target`, rounded up, for a decreasing
 /// `upper`. At the returned value `upper` was evaluated and meets the target.
 ///
-/// `quick` is close to `upper` and cheap, but may have no value. The search runs on it, for a target
-/// lowered by the ratio of the two, until `upper` is just below the target or the two are equal.
+/// `quick` is close to `upper` and cheap, but may have no value. The search runs on it, for a
+/// target lowered by the ratio of the two, until `upper` is just below the target or both are
+/// equal.
 pub(super) fn smallest(
     target: f64,
     tolerance: f64,
