@@ -200,30 +200,48 @@ fn has_hardly_any_noise(pairs: &DominatingPairs, delta: f64) -> bool {
     })
 }
 
-/// Returns ε for searches whose result is certified afterwards: the exact value without a
-/// guarantee, or, if it takes long, the upper end without a comparison with it. `None` where a
-/// simulation may be below it, or where both take about as long as the certified answer.
+/// Returns the exact ε without a guarantee, for searches whose result is certified afterwards;
+/// `None` if it takes long, or where a simulation may be below it.
+pub(crate) fn exact_guide(
+    events: &[(&DpEvent, u64)],
+    relation: NeighboringRelation,
+    delta: f64,
+    simulation: Option<&Simulation>,
+) -> Option<f64> {
+    let pairs = guided_pairs(events, relation, simulation)?;
+    match closed_form(&pairs, delta) {
+        Some(epsilon) => Some(epsilon.estimate),
+        None => exact_epsilon(&pairs, delta),
+    }
+}
+
+/// Returns [`exact_guide`], or, where there is none, the upper end without a comparison with the
+/// exact value. `None` if the certified answer takes no longer.
 pub(crate) fn quick_epsilon(
     events: &[(&DpEvent, u64)],
     relation: NeighboringRelation,
     delta: f64,
     simulation: Option<&Simulation>,
 ) -> Option<f64> {
+    if let Some(exact) = exact_guide(events, relation, delta, simulation) {
+        return Some(exact);
+    }
+    let pairs = guided_pairs(events, relation, simulation).filter(has_exact_value)?;
+    let released = events.iter().copied().filter(|(_, n)| *n > 0);
+    let rdp = || RdpAccountant::new(released.clone(), relation)?.epsilon(delta);
+    bracket(&pairs, delta, rdp).ok().map(|answer| answer.upper)
+}
+
+/// Returns the pairs of events without a simulation.
+fn guided_pairs(
+    events: &[(&DpEvent, u64)],
+    relation: NeighboringRelation,
+    simulation: Option<&Simulation>,
+) -> Option<DominatingPairs> {
     if simulation.is_some() && Simulation::applies(events.iter().copied(), relation) {
         return None;
     }
-    let released = || events.iter().copied().filter(|(_, n)| *n > 0);
-    let pairs = dominating_pairs_of(released(), relation).ok()?;
-    if let Some(epsilon) = closed_form(&pairs, delta) {
-        return Some(epsilon.estimate);
-    }
-    if !has_exact_value(&pairs) {
-        return None;
-    }
-    exact_epsilon(&pairs, delta).or_else(|| {
-        let rdp = || RdpAccountant::new(released(), relation)?.epsilon(delta);
-        bracket(&pairs, delta, rdp).ok().map(|answer| answer.upper)
-    })
+    dominating_pairs_of(events.iter().copied().filter(|(_, n)| *n > 0), relation).ok()
 }
 
 fn exact_epsilon(pairs: &DominatingPairs, delta: f64) -> Option<f64> {

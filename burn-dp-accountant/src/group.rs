@@ -83,7 +83,7 @@ pub(crate) fn group_epsilon<'a>(
         let found = one(share)?;
         if found.upper <= at {
             // A loss of twice the brackets' rounding is far below this.
-            let mut epsilon = Epsilon::bound(delta, k * at * (1.0 + 1e-15), found.method);
+            let mut epsilon = Epsilon::bound(delta, k * at * (1.0 + 1e-15), of_bound(found.method));
             epsilon.lower = single.lower;
             epsilon.notes = found.notes;
             epsilon.notes.push(format!(
@@ -96,12 +96,18 @@ pub(crate) fn group_epsilon<'a>(
     }
     Ok(Epsilon::infinite(
         delta,
-        single.method,
+        of_bound(single.method),
         format!(
             "no bound for {units} units at once was found at this δ; use a larger δ, fewer units \
              or a training whose unit of privacy is the group"
         ),
     ))
+}
+
+/// Returns the method of a bound that follows from an answer: the exact value of one unit is not the
+/// exact value of a group.
+fn of_bound(method: Method) -> Method {
+    if method == Method::Exact { Method::Pld } else { method }
 }
 
 /// Returns `ln(1 + e^ε + ... + e^{(k-1)ε})`, rounded up.

@@ -21,6 +21,15 @@ macro_rules! print_line {
     }};
 }
 
+/// Prints a line on the standard error, like `eprintln!`, with the behavior of [`print_line!`].
+#[macro_export]
+macro_rules! print_note {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 pub mod data;
 #[cfg(not(target_family = "wasm"))]
 mod incomplete;

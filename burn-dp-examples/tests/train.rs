@@ -83,6 +83,9 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("--train-size 99999999999999", "--train-size must be at most 10000000 drawn digits"),
         ("--test-size 99999999999999", "--test-size must be at most 10000000 drawn digits"),
         ("--skip-lost-steps", "--resume"),
+        ("--lr 1e39", "--lr must be below 3.4e38, got 1"),
+        ("--epochs 40 --threshold-decay 0.1", "in the last of 4000 steps to which no noise"),
+        ("shakespeare --federated --non-private", "no meaning with shakespeare --federated; leave"),
         ("--max-grad-norm 1e-70", "standard deviation"),
         ("--physical-batch-size 0", "--physical-batch-size must be at least 1, got 0"),
         ("--non-private --epsilon 3", "--epsilon 3 has no meaning together with --non-private"),
@@ -686,8 +689,17 @@ fn a_killed_and_resumed_run_equals_the_whole_run_bit_for_bit() {
     assert!(again.contains("--resume must be given"), "{again}");
     let other = refusal_in(folder.path(), &format!("{line} --output out --resume --lr 0.01"));
     assert!(other.contains("--lr was") && other.contains("and is now 0.01"), "{other}");
+    let ordinary = refusal_in(folder.path(), &format!("{SMALL} --non-private --output out"));
+    assert!(ordinary.contains("holds a private run that has not ended"), "{ordinary}");
     let copy = tempfile::tempdir().unwrap();
     copy_folder(&folder.path().join("out"), &copy.path().join("out"));
+    // A wrong key is not taken for other data.
+    let other = tempfile::tempdir().unwrap();
+    let short = format!("{SMALL} --steps 6 --noise-multiplier 9 --output out");
+    interrupted(other.path(), &short, 6);
+    std::fs::copy(other.path().join("out.key"), copy.path().join("out.key")).unwrap();
+    let wrong = refusal_in(copy.path(), &format!("{line} --output out --resume"));
+    assert!(wrong.contains("has the key of another run"), "{wrong}");
     std::fs::copy(folder.path().join("out.key"), copy.path().join("out.key")).unwrap();
     let skip = format!("{line} --resume --skip-lost-steps");
     let (skipped_figures, _) = figures_in(copy.path(), &skip);

@@ -5,7 +5,7 @@ mod search;
 pub(crate) use search::largest_count;
 use search::smallest;
 
-use crate::analysis::{epsilon_with_simulation, quick_epsilon};
+use crate::analysis::{epsilon_with_simulation, exact_guide, quick_epsilon};
 use crate::budget::Budget;
 use crate::domain::check_count;
 use crate::error::AccountantError;
@@ -110,6 +110,10 @@ impl Calibration {
         self.quick_of(&[(event, steps)])
     }
 
+    fn exact_of(&self, events: &[(&DpEvent, u64)]) -> Option<f64> {
+        exact_guide(events, self.relation, self.target.delta(), self.simulation.as_ref())
+    }
+
     fn quick_of(&self, events: &[(&DpEvent, u64)]) -> Option<f64> {
         quick_epsilon(events, self.relation, self.target.delta(), self.simulation.as_ref())
     }
@@ -195,34 +199,35 @@ impl Calibration {
             )));
         }
         let upper = |sigma| self.upper_of(&followed(&before, &event(sigma), steps));
+        let exact = |sigma| self.exact_of(&followed(&before, &event(sigma), steps));
         let quick = |sigma| self.quick_of(&followed(&before, &event(sigma), steps));
         let tolerance = self.tolerance_of_all(&followed(&before, &event(1.0), steps));
-        smallest(self.target.epsilon(), tolerance, NOISE_RANGE, upper, quick).map_err(|error| {
-            match error {
-                AccountantError::Infeasible { reason } => {
-                    let before = match spent {
-                        0.0 => String::new(),
-                        _ => format!(
-                            "; the earlier releases alone cost epsilon = {}, so give a larger \
+        let found = smallest(self.target.epsilon(), tolerance, NOISE_RANGE, upper, exact, quick);
+        found.map_err(|error| match error {
+            AccountantError::Infeasible { reason } => {
+                let before = match spent {
+                    0.0 => String::new(),
+                    _ => format!(
+                        "; the earlier releases alone cost epsilon = {}, so give a larger \
                              budget for all",
-                            Rounded::up(spent)
-                        ),
-                    };
-                    AccountantError::infeasible(format!(
-                        "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: \
+                        Rounded::up(spent)
+                    ),
+                };
+                AccountantError::infeasible(format!(
+                    "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: \
                          {reason}{before}",
-                        self.target.epsilon(),
-                        self.target.delta()
-                    ))
-                }
-                other => other,
+                    self.target.epsilon(),
+                    self.target.delta()
+                ))
             }
+            other => other,
         })
     }
 
     /// Returns the largest number of releases of `event` within the budget: one more would break
-    /// it. 0 if even one release is too much, `u64::MAX` if the event costs nothing. For a run with
-    /// correlated noise, it is at most the number of its steps.
+    /// it. 0 if even one release is too much, `u64::MAX` if the event costs nothing. Above 2^40 the
+    /// search ends: that many meet the budget, and more may. For a run with correlated noise, it is
+    /// at most the number of its steps.
     ///
     /// # Errors
     ///
@@ -263,6 +268,7 @@ impl Calibration {
             self.tolerance_of(&event(1.0)),
             (1.0, 1e12),
             |inverse| self.upper(&event(1.0 / inverse), steps),
+            |inverse| self.exact_of(&[(&event(1.0 / inverse), steps)]),
             |inverse| self.quick(&event(1.0 / inverse), steps),
         )?;
         Ok(1.0 / inverse)
@@ -295,7 +301,7 @@ impl Calibration {
                 self.target.epsilon()
             )));
         }
-        let (mut low, mut high) = (1, dataset_size + 1);
+        let (mut low, mut high) = (1, dataset_size.saturating_add(1));
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if middle <= dataset_size && fits(middle)? { low = middle } else { high = middle }

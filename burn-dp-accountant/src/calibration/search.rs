@@ -5,34 +5,40 @@ use crate::error::AccountantError;
 /// Returns the smallest `x` in the range with `upper(x) <= target`, rounded up, for a decreasing
 /// `upper`. At the returned value `upper` was evaluated and meets the target.
 ///
-/// `quick` is close to `upper` and cheap, but may have no value. The search runs on it, for a
-/// target lowered by the ratio of the two, until `upper` is just below the target or both are
-/// equal.
+/// `exact` and `quick` are close to `upper` and cheap; either may have no value. The search begins
+/// roughly on `quick`, which may jump by the width of a bracket. It goes on with `exact`, for a
+/// target lowered by the ratio of the two, until `upper` is just below the target; and with `upper`
+/// itself where there is no exact value.
 pub(super) fn smallest(
     target: f64,
     tolerance: f64,
     range: (f64, f64),
     upper: impl Fn(f64) -> Result<f64, AccountantError>,
+    exact: impl Fn(f64) -> Option<f64>,
     quick: impl Fn(f64) -> Option<f64>,
 ) -> Result<f64, AccountantError> {
+    let known = |value: Option<f64>| value.ok_or_else(|| AccountantError::numerical("no value"));
+    let rough = search(range, Start::far(), target, ROUGH.max(tolerance), |x| known(quick(x)));
+    let near = |x: f64, error: f64| Start { x, growth: 1.0 + error.clamp(tolerance, 1.0) };
+    let mut start = rough.map_or(Start::far(), |x| near(x, ROUGH));
     let mut aim = target;
-    let mut start = Start::far();
     for _ in 0..6 {
-        let value_of = |x: f64| quick(x).ok_or_else(|| AccountantError::numerical("no value"));
-        let Ok(x) = search(range, start, aim, 0.1 * tolerance, value_of) else { break };
+        let Ok(x) = search(range, start, aim, 0.1 * tolerance, |x| known(exact(x))) else { break };
         let value = upper(x)?;
-        let is_close = value >= target * (1.0 - tolerance) || x <= range.0;
-        if value <= target && (is_close || aim == target && quick(x) == Some(value)) {
+        if value <= target && (value >= target * (1.0 - tolerance) || x <= range.0) {
             return Ok(x);
         }
         if !value.is_finite() || value <= 0.0 {
             break;
         }
         aim *= target * (1.0 - 0.5 * tolerance) / value;
-        start = Start { x, growth: 1.0 + (value / target - 1.0).abs().clamp(tolerance, 1.0) };
+        start = near(x, (value / target - 1.0).abs());
     }
-    search(range, Start::far(), target, tolerance, upper)
+    search(range, start, target, tolerance, upper)
 }
+
+/// Relative tolerance of the first search, far above the widths of brackets.
+const ROUGH: f64 = 1e-3;
 
 /// Where a search starts: at `x`, with neighbors by this factor, whose square and so on.
 #[derive(Clone, Copy)]
@@ -61,10 +67,10 @@ fn search(
         let value = upper(x)?;
         let gap = if value.is_finite() && value > 0.0 {
             (value / target).ln()
-        } else if value > 0.0 {
-            700.0
-        } else {
+        } else if value <= 0.0 {
             -700.0
+        } else {
+            700.0
         };
         Ok((value, gap))
     };
@@ -109,7 +115,7 @@ fn search(
         let mut t = (before.0 * last.1 - last.0 * before.1) / (last.1 - before.1);
         // The next value is to be on the other side of the root, close to it.
         t += if last.1 <= 0.0 { -0.4 * tolerance } else { 0.4 * tolerance };
-        if iteration % 8 == 7 || !(t > low.ln() && t < high.ln()) {
+        if iteration % 6 == 5 || !(t > low.ln() && t < high.ln()) {
             t = 0.5 * (low.ln() + high.ln());
         }
         let x = t.exp();
@@ -204,8 +210,8 @@ mod tests {
                         evaluated.borrow_mut().push(x);
                         Ok(x.powf(-power))
                     };
-                    let x = smallest(target, tolerance, RANGE, upper, |x| quick(x.powf(-power)))
-                        .unwrap();
+                    let guide = |x: f64| quick(x.powf(-power));
+                    let x = smallest(target, tolerance, RANGE, upper, guide, guide).unwrap();
                     let name = format!("{power} {root} {tolerance}: {x}");
                     assert!(x.powf(-power) <= target && evaluated.borrow().contains(&x), "{name}");
                     let loss = x.powf(-power) / target;
@@ -219,10 +225,35 @@ mod tests {
         }
     }
 
+    // An exact value exists at some places, and elsewhere the guide is the upper end of a bracket.
+    #[test]
+    fn a_guide_that_jumps_by_the_width_of_a_bracket_costs_few_evaluations() {
+        let evaluated = RefCell::new(0);
+        let has_exact = |x: f64| (x * 1e8) as u64 % 3 != 0;
+        let exact = |x: f64| {
+            *evaluated.borrow_mut() += 1;
+            has_exact(x).then_some(1.0 / x)
+        };
+        let upper = |x: f64| {
+            *evaluated.borrow_mut() += 1;
+            Ok((1.0 + 5e-5) / x)
+        };
+        let quick = |x: f64| exact(x).or_else(|| upper(x).ok());
+        for root in [0.1, 0.7, 3.0, 14_620.0] {
+            *evaluated.borrow_mut() = 0;
+            let x = smallest(1.0 / root, 1e-6, RANGE, upper, exact, quick).unwrap();
+            assert!((x / (root * (1.0 + 5e-5)) - 1.0).abs() < 2e-6, "{root}: {x}");
+            assert!(*evaluated.borrow() < 80, "{root}: {}", evaluated.borrow());
+        }
+        // Nothing that is not a number meets a target.
+        let broken = |x: f64| Ok(if x > 2.0 { f64::NAN } else { 1.0 / x });
+        assert!(smallest(0.1, 1e-6, (1e-3, 1e3), broken, |_| None, |_| None).is_err());
+    }
+
     #[test]
     fn ends_of_the_range_are_an_answer_or_an_error() {
         let found = |target, quick: fn(f64) -> Option<f64>| {
-            smallest(target, 1e-6, RANGE, |x| Ok(1.0 / x), quick)
+            smallest(target, 1e-6, RANGE, |x| Ok(1.0 / x), quick, quick)
         };
         for quick in [|_| None, |x: f64| Some(1.0 / x)] as [fn(f64) -> Option<f64>; 2] {
             assert_eq!(found(1e4, quick).unwrap(), 1e-3);
@@ -232,10 +263,10 @@ mod tests {
         }
         // Steps of infinite and of no cost, as releases with almost no or infinite noise have.
         let step = |x: f64| Ok(if x < 2.5 { f64::INFINITY } else { 0.0 });
-        let x = smallest(1.0, 1e-6, RANGE, step, |_| None).unwrap();
+        let x = smallest(1.0, 1e-6, RANGE, step, |_| None, |_| None).unwrap();
         assert!((2.5..2.5 * (1.0 + 1e-6)).contains(&x), "{x}");
         let failing = |_| Err(AccountantError::numerical("planted"));
-        let error = smallest(1.0, 1e-6, RANGE, failing, |_| Some(0.5)).unwrap_err();
+        let error = smallest(1.0, 1e-6, RANGE, failing, |_| Some(0.5), |_| Some(0.5)).unwrap_err();
         assert!(error.to_string().contains("planted"), "{error}");
     }
 

@@ -165,7 +165,8 @@ impl LedgerHeader {
     pub fn units(&self) -> Option<f64> {
         let values = |name: &str| self.facts.get(name).map_or("", String::as_str).split("; ");
         let found = ["dataset_size", "examples", "owners"].into_iter().flat_map(values);
-        found.filter_map(|value| value.parse().ok()).reduce(f64::max)
+        let numbers = found.filter_map(|value| value.parse().ok());
+        numbers.filter(|units| (1.0..f64::INFINITY).contains(units)).reduce(f64::max)
     }
 }
 

@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     match run(TrainOptions::read(std::env::args_os()).unwrap_or_else(|error| error.exit())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            burn_dp_examples::print_note!("error: {error}");
             ExitCode::FAILURE
         }
     }

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     match run(TuneOptions::parse()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            burn_dp_examples::print_note!("error: {error}");
             ExitCode::FAILURE
         }
     }

@@ -120,6 +120,23 @@ impl Checkpoints {
         Ok((plan.optimizer(inner), model))
     }
 
+    /// Checks that ordinary training does not write into the folder of an interrupted private run.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if it does, and [`TrainError::Privacy`] if the folder cannot
+    /// be read.
+    pub fn refuse_in(output: &Path) -> Result<(), TrainError> {
+        if !Self::are_in(output)? {
+            return Ok(());
+        }
+        let reason = format!(
+            "{} holds a private run that has not ended; give another folder",
+            output.display()
+        );
+        Err(TrainError::option("--output", reason))
+    }
+
     /// Returns whether a run with this output folder was interrupted after a checkpoint.
     ///
     /// # Errors
@@ -134,6 +151,13 @@ impl Checkpoints {
     fn refuse_interrupted_run(&self) -> Result<(), TrainError> {
         match self.checkpointer.latest()? {
             None => Ok(()),
+            Some(_) if self.checkpointer.is_in_use() => {
+                let reason = format!(
+                    "{} holds a run that another process trains; give another folder",
+                    self.folder.display()
+                );
+                Err(TrainError::option("--output", reason))
+            }
             Some(_) => {
                 let key = self.checkpointer.key_file()?;
                 let reason = format!(
@@ -154,6 +178,8 @@ impl Checkpoints {
         model: M,
     ) -> Result<(DpOptimizer, M), TrainError> {
         let checkpoint = self.latest()?;
+        // The checksum of the data is stored under the key.
+        checkpoint.verify()?;
         let is_compared = self.compare_settings()?;
         let checkpoint = match self.start {
             Start::SkipLostSteps => checkpoint.skip_lost_steps(),
@@ -390,6 +416,24 @@ mod tests {
     fn begin(checkpoints: &Checkpoints) {
         let (model, optim) = new_run();
         checkpoints.begin(&model, &optim).unwrap();
+    }
+
+    #[test]
+    fn the_folder_of_a_run_in_progress_is_not_called_interrupted() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out");
+        let checkpoints = checkpoints(&output, "");
+        let (model, optim) = new_run();
+        checkpoints.begin(&model, &optim).unwrap();
+        let error = checkpoints.refuse_interrupted_run().unwrap_err().to_string();
+        assert!(error.contains("a run that another process trains; give another"), "{error}");
+        drop(optim);
+        let error = checkpoints.refuse_interrupted_run().unwrap_err().to_string();
+        assert!(error.contains("holds an interrupted run"), "{error}");
+        let error = Checkpoints::refuse_in(&output).unwrap_err().to_string();
+        assert!(error.contains("holds a private run that has not ended"), "{error}");
+        checkpoints.remove().unwrap();
+        Checkpoints::refuse_in(&output).unwrap();
     }
 
     fn checkpoints(output: &Path, line: &str) -> Checkpoints {

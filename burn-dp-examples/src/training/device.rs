@@ -56,7 +56,9 @@ fn present(backend: BackendName, found: bool, needed: &str) -> Result<(), TrainE
     if !found {
         return Err(TrainError::option("--backend", reason));
     }
-    eprintln!("note: {name} compiles and tunes kernels in the first steps, which can take minutes");
+    print_note!(
+        "note: {name} compiles and tunes kernels in the first steps, which can take minutes"
+    );
     Ok(())
 }
 

@@ -121,7 +121,7 @@ impl DataOptions {
 
     /// Returns the folder that the variable `BURN_DP_DATA` names.
     pub fn environment() -> Option<PathBuf> {
-        std::env::var_os("BURN_DP_DATA").map(Into::into)
+        std::env::var_os("BURN_DP_DATA").filter(|folder| !folder.is_empty()).map(Into::into)
     }
 
     /// Reads or draws images.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn_dp::DpError;
+use burn_dp::checkpoint::Checkpointer;
 use burn_dp_accountant::PrivacyLedger;
 use serde::Serialize;
 
@@ -147,6 +148,9 @@ impl Output {
     ///
     /// Returns [`TrainError::Io`] if the file cannot be written.
     pub fn plot(&self, title: &str, measurements: &[Measurement]) -> Result<(), TrainError> {
+        if self.resumed {
+            print_line!("note: plot and times are of the part since the resumption");
+        }
         if measurements.is_empty() {
             return Ok(());
         }
@@ -199,12 +203,30 @@ fn check_json(folder: &Path, json: &Path) -> Result<(), TrainError> {
     ];
     let is_result = parent == whole(folder)
         && (results.contains(&&*name) || name.starts_with("ledger-") && name.ends_with(".json"));
+    let is_other = match json.symlink_metadata() {
+        // Writing replaces the name, so a link or a device would be lost.
+        Ok(found) if !found.is_file() => Some("is not an ordinary file"),
+        Ok(_) if is_ledger(json) => Some("is the ledger of a run, which may be its only record"),
+        _ => None,
+    };
+    if let Some(what) = is_other {
+        let reason = format!("{} {what}; give another file", json.display());
+        return Err(TrainError::option("--json", reason));
+    }
+    let key = Checkpointer::new(folder).key_file()?;
+    let is_key =
+        key.file_name() == json.file_name() && key.parent().map(whole) == Some(parent.clone());
+    let is_result = is_result || is_key;
     let folders = ["model", "adapter", "checkpoints"].map(|name| whole(&folder.join(name)));
     if is_result || folders.iter().any(|folder| parent.starts_with(folder)) {
         let reason = format!("{} is another result of the run; give another file", json.display());
         return Err(TrainError::option("--json", reason));
     }
     Ok(())
+}
+
+fn is_ledger(path: &Path) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|text| PrivacyLedger::from_json(&text).is_ok())
 }
 
 /// Writes the ledger of a run to its folder. An existing ledger of another run is
@@ -312,6 +334,27 @@ mod tests {
             assert_eq!(check("out/../out/ledger.json").is_err(), existing);
             std::fs::create_dir_all(output.join("model")).unwrap();
         }
+    }
+
+    #[test]
+    fn figures_do_not_replace_keys_ledgers_links_and_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let check = |name: &str| message(check_json(&at("out"), &at(name)));
+        assert!(check("out.key").contains("another result of the run"));
+        let relation = NeighboringRelation::AddOrRemoveOne;
+        let ledger = PrivacyLedger::new(LedgerHeader::new(UnitOfPrivacy::Example, relation));
+        std::fs::write(at("other.json"), ledger.to_json().unwrap()).unwrap();
+        assert!(check("other.json").contains("is the ledger of a run"));
+        std::fs::create_dir(at("folder")).unwrap();
+        assert!(check("folder").contains("is not an ordinary file"));
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(at("target"), at("link.json")).unwrap();
+            assert!(check("link.json").contains("is not an ordinary file"));
+        }
+        std::fs::write(at("run.json"), "{}").unwrap();
+        check_json(&at("out"), &at("run.json")).unwrap();
     }
 
     #[test]

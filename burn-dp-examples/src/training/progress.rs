@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use burn_dp::optim::PrivacyPlan;
+use burn_dp_accountant::Rounded;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::TrainError;
@@ -113,7 +114,7 @@ impl Progress {
             let (name, steps) = self.pass;
             let (pass, rest) = (of(steps), of(self.steps - number));
             // Not on the standard output, because its lines are results.
-            self.bar.suspend(|| eprintln!("about {pass} per {name}, {rest} to the end"));
+            self.bar.suspend(|| print_note!("about {pass} per {name}, {rest} to the end"));
         }
     }
 
@@ -188,9 +189,17 @@ pub fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Returns an upper bound with four decimals, rounded up.
+/// Returns an upper bound with four decimals, or a large one with five digits, rounded up.
 pub fn upwards(epsilon: f64) -> String {
+    if epsilon >= 1e6 {
+        return Rounded::up(epsilon).with_digits(5).to_string();
+    }
     format!("{:.4}", (epsilon * 1e4).ceil() / 1e4)
+}
+
+/// Returns a loss with four decimals, or a large one with five digits.
+pub fn loss(value: f64) -> String {
+    if value.abs() < 1e6 { format!("{value:.4}") } else { significant(value, 5) }
 }
 
 /// Returns a share as a percentage.
@@ -238,9 +247,13 @@ fn legend(columns: &[Column]) -> String {
     lines.join("\n").trim_end_matches(';').to_string()
 }
 
-/// Returns one line of the table. Lines are printed one by one, so the widths are fixed.
+/// Returns one line of the table. Lines are printed one by one, so the widths are fixed; a cell that
+/// is too long moves the next one.
 fn line(columns: &[Column], cells: impl IntoIterator<Item = String>) -> String {
-    let cells = columns.iter().zip(cells).map(|((_, width, _), cell)| format!("{cell:<width$}"));
+    let cells = columns.iter().zip(cells).map(|((_, width, _), cell)| {
+        let width = (*width).max(cell.chars().count() + 1);
+        format!("{cell:<width$}")
+    });
     cells.collect::<String>().trim_end().to_string()
 }
 
@@ -257,6 +270,7 @@ mod tests {
             let places = (head.rfind(cell), row.rfind(other));
             assert!(places.0.is_some() && places.0 == places.1, "{head:?}\n{row:?}");
         }
+        assert_eq!(line(&columns, ["1234567", "0.5"].map(String::from)), "1234567 0.5");
         let legend = legend(&columns);
         assert!(legend.starts_with("columns: epoch = passes over the data; test loss = "));
         assert!(legend.lines().all(|line| line.len() <= LEGEND_WIDTH), "{legend}");
@@ -267,6 +281,7 @@ mod tests {
     fn epsilon_is_rounded_upwards() {
         assert_eq!(upwards(1.00001), "1.0001");
         assert_eq!(upwards(2.0), "2.0000");
+        assert_eq!(upwards(1.500_001e18), "1.5001e18");
         assert_eq!(upwards(f64::INFINITY), "inf");
     }
 

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use clap::CommandFactory;
 use toml::{Table, Value};
 
-use super::TrainError;
+use super::{TrainError, TrainOptions};
 
 /// The recipes that have a name.
 const KNOWN: [(&str, &str); 6] = [
@@ -39,10 +40,26 @@ pub(super) fn options(recipe: &Path) -> Result<Vec<(String, String)>, TrainError
         None => return Err(refused(format!("is neither a file nor one of {}", names()))),
     };
     let table: Table = text.parse().map_err(|error| refused(format!("is not TOML: {error}")))?;
+    let command = TrainOptions::command();
     let mut words = Vec::new();
     for (key, value) in table {
         if ["recipe", "preset"].contains(&key.as_str()) {
             return Err(refused(format!("names another recipe ({key}); give its options")));
+        }
+        let argument = command.get_arguments().find(|one| one.get_long() == Some(key.as_str()));
+        if let Value::Boolean(truth) = value {
+            let reason = match argument {
+                _ if key == DATASET => format!("has {key} = {truth}; give a name"),
+                None => format!("has {key} = {truth}, but there is no option --{key}"),
+                Some(one) if one.get_action().takes_values() => {
+                    format!("has {key} = {truth}; --{key} needs a value")
+                }
+                Some(_) if truth => String::new(),
+                Some(_) => continue,
+            };
+            if !reason.is_empty() {
+                return Err(refused(reason));
+            }
         }
         let value = match value {
             Value::Boolean(true) => None,
@@ -119,6 +136,19 @@ mod tests {
     }
 
     #[test]
+    fn the_command_line_replaces_what_contradicts_it() {
+        for (line, left_out) in [
+            ("--steps 2", "--epochs"),
+            ("--optimizer adam", "--momentum"),
+            ("--non-private", "--delta"),
+        ] {
+            let options = read(&format!("--recipe mnist-cnn --data-dir d {line}")).unwrap();
+            assert_eq!(options.given.first_of(&[left_out]), None, "{line}");
+            options.check_mode(&[Mode::Individual, Mode::Ordinary]).unwrap();
+        }
+    }
+
+    #[test]
     fn every_known_recipe_is_a_training() {
         for (name, text) in KNOWN {
             // Each says what was chosen on which data, and the result.
@@ -147,6 +177,10 @@ mod tests {
             ("learning-rate = 2", "bad.toml: unexpected argument '--learning-rate' found"),
             ("lr = \"x\"", "bad.toml: invalid value 'x' for '--lr <LR>'"),
             ("epochs = -1", "bad.toml: invalid value '-1' for '--epochs <"),
+            ("output = true", "has output = true; --output needs a value"),
+            ("lr = false", "has lr = false; --lr needs a value"),
+            ("dataset = true", "has dataset = true; give a name"),
+            ("scaterring = false", "there is no option --scaterring"),
         ] {
             std::fs::write(&path, text).unwrap();
             let text = error(&format!("--recipe {}", path.display()));

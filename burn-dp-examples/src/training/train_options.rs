@@ -138,7 +138,15 @@ impl TrainOptions {
             |reason: String| Self::command().error(clap::error::ErrorKind::ValueValidation, reason);
         let found = recipes::options(recipe).map_err(|error| refused(error.to_string()))?;
         let is_given = |name: &str| options.given.iter().any(|(given, _)| given[2..] == *name);
-        let added = found.into_iter().filter(|(name, _)| !is_given(name));
+        let command = Self::command();
+        // What the command line gives instead.
+        let is_replaced = |name: &str| match name {
+            "steps" => is_given("epochs"),
+            "epochs" => is_given("steps"),
+            "momentum" => is_given("optimizer"),
+            _ => is_given("non-private") && !modes_of(&command, name).contains(&Mode::Ordinary),
+        };
+        let added = found.into_iter().filter(|(name, _)| !is_given(name) && !is_replaced(name));
         words.splice(1..1, added.map(|(_, word)| word.into()));
         // The words of the command line alone were accepted.
         Self::parsed(&words).map_err(|error| {
@@ -190,18 +198,17 @@ impl TrainOptions {
         }
         let command = Self::command();
         for (name, value) in self.given.iter() {
-            let mut arguments = command.get_arguments();
-            let argument = arguments.find(|argument| argument.get_long() == Some(&name[2..]));
-            let heading = argument.and_then(clap::Arg::get_help_heading);
-            let owners = MODES.iter().find(|(of, _)| heading == Some(*of));
-            let Some((_, owners)) = owners.filter(|(_, owners)| !owners.contains(&mode)) else {
+            let owners = modes_of(&command, &name[2..]);
+            if owners.contains(&mode) {
                 continue;
-            };
+            }
             let owners: Vec<String> = owners.iter().map(Mode::to_string).collect();
             let reason = match mode {
                 Mode::Ordinary => format!(
                     "{value} has no meaning together with --non-private; leave one of them out"
                 ),
+                // The plays have no other mode.
+                Mode::Users => format!("has no meaning with {mode}; leave it out"),
                 _ => format!(
                     "has no meaning with {mode}; leave it out, or choose {}",
                     owners.join(" or ")
@@ -211,6 +218,14 @@ impl TrainOptions {
         }
         Ok(())
     }
+}
+
+/// Returns the modes that have an option.
+fn modes_of(command: &clap::Command, option: &str) -> &'static [Mode] {
+    const ALL: &[Mode] = &[Mode::Individual, Mode::Ordinary, Mode::Batch, Mode::Users];
+    let argument = command.get_arguments().find(|one| one.get_long() == Some(option));
+    let heading = argument.and_then(clap::Arg::get_help_heading);
+    MODES.iter().find(|(of, _)| heading == Some(*of)).map_or(ALL, |(_, modes)| *modes)
 }
 
 impl fmt::Display for Mode {

@@ -170,14 +170,14 @@ impl KeyFile {
             }
             _ if erased_run(folder) == Some(run) => Ok(None),
             Ok(Found::Key(_)) => Err(DpError::saved_state(format!(
-                "{} has the key of another run; name the key of this run with \
-                 `Checkpointer::with_key_file`",
+                "{} has the key of another run; restore the key of this run (a program of your own \
+                 can name another file with `Checkpointer::with_key_file`)",
                 self.path.display()
             ))),
             Ok(Found::CutOff) => Err(damaged(&self.path, "it is cut off")),
             Ok(Found::Nothing) => Err(DpError::saved_state(format!(
-                "the key {} is missing, without which the run cannot continue; restore the file, \
-                 or name it with `Checkpointer::with_key_file`",
+                "the key {} is missing, without which the run cannot continue; restore the file (a \
+                 program of your own can name another one with `Checkpointer::with_key_file`)",
                 self.path.display()
             ))),
             Err(error) => Err(error),

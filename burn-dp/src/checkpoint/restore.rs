@@ -49,6 +49,16 @@ impl Checkpoint {
         Self { lost: LostSteps::Skip, ..self }
     }
 
+    /// Checks, without continuing the run, that all files are complete and that the key is the one
+    /// of the run, or was erased at its end.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`restore`](Self::restore) about files and key.
+    pub fn verify(&self) -> Result<(), DpError> {
+        self.open().map(|_| ())
+    }
+
     /// Continues the run: T steps, a checkpoint, and T further steps equal 2T steps, bit for bit.
     ///
     /// # Arguments

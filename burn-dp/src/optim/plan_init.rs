@@ -14,6 +14,7 @@ use crate::clipping::{Clipping, FlatClipping, StepNoise};
 use crate::noise::GaussianMechanism;
 use crate::random::{InsecureSeed, NoiseSource};
 use crate::sampling::Sampler;
+use crate::schedule::Schedule;
 use crate::updates::MiniSets;
 
 /// A calibrated multiplier is rounded up by this factor, so that the rounding of its division among
@@ -70,6 +71,7 @@ impl PrivacyPlanConfig {
                 Ok((event(&noise.event)?, count))
             })
             .collect::<Result<Vec<_>, DpError>>()?;
+        check_last_step(&*clipping, &self.noise_schedule, steps, noise_multiplier, batch)?;
         let mut plan = PrivacyPlan {
             dataset_size: self.dataset_size,
             expected_batch_size: self.expected_batch_size,
@@ -273,6 +275,27 @@ impl PrivacyPlanConfig {
     }
 }
 
+/// Returns an error if a schedule of the thresholds or of the noise ends where no noise can be
+/// added: the run could never be finished.
+fn check_last_step(
+    clipping: &dyn Clipping,
+    schedule: &Schedule,
+    steps: u64,
+    noise_multiplier: f64,
+    batch: f64,
+) -> Result<(), DpError> {
+    let last = steps - 1;
+    let noise_multiplier = noise_multiplier * schedule.factor(last);
+    let noise = clipping.thresholds(last).and_then(|all| all.noise(noise_multiplier, batch));
+    noise.and_then(|noise| check_deviations(&noise, noise_multiplier, batch)).map_err(|error| {
+        let reason = format!(
+            "has thresholds in the last of {steps} steps to which no noise can be added ({error}); \
+             give a schedule whose factor is closer to 1, or fewer steps"
+        );
+        DpError::invalid("clipping", reason)
+    })
+}
+
 /// Returns an error if the noise cannot be added, before anything is trained.
 fn check_deviations(noise: &StepNoise, noise_multiplier: f64, batch: f64) -> Result<(), DpError> {
     let deviations = noise.group_stds.iter().copied().chain(noise.count_std);
@@ -312,6 +335,22 @@ mod tests {
         let plan = config().with_budget(budget).init().unwrap();
         let spent = plan.epsilon_at_end(1e-5).unwrap();
         assert!(spent <= 2.0 && spent > 1.99, "{spent}");
+    }
+
+    #[test]
+    fn thresholds_that_vanish_before_the_last_step_are_refused_before_the_first() {
+        use crate::clipping::ScheduledClipping;
+        let decaying = |decay: f64| {
+            let schedule = Schedule::exponential(decay, 10).unwrap();
+            let clipping = ScheduledClipping::new(FlatClipping::new(1.0).unwrap(), schedule);
+            config().with_noise_multiplier(1.0).with_clipping(clipping)
+        };
+        // 49 decays in 500 steps.
+        for decay in [0.1, 10.0, 1e-10, 1e10] {
+            let error = refused(decaying(decay));
+            assert!(error.contains("in the last of 500 steps to which no noise"), "{error}");
+        }
+        decaying(0.5).init().unwrap();
     }
 
     #[test]

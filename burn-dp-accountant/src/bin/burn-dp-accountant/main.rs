@@ -11,6 +11,8 @@ mod samplers;
 mod strategy_options;
 mod training;
 
+use std::io::Write;
+
 use burn_dp_accountant::AccountantError;
 use clap::{CommandFactory, Parser};
 
@@ -28,12 +30,19 @@ struct Cli {
 fn main() -> std::process::ExitCode {
     match Cli::parse().command.run() {
         Ok(text) => {
-            // A closed pipe is not an error of the accountant.
-            let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
-            std::process::ExitCode::SUCCESS
+            let mut output = std::io::stdout();
+            let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+            match written {
+                // A closed pipe is not an error of the accountant.
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                    let _ = writeln!(std::io::stderr(), "error: standard output: {error}");
+                    std::process::ExitCode::FAILURE
+                }
+                _ => std::process::ExitCode::SUCCESS,
+            }
         }
         Err(error) => {
-            eprintln!("error: {}", message(&error));
+            let _ = writeln!(std::io::stderr(), "error: {}", message(&error));
             std::process::ExitCode::FAILURE
         }
     }

@@ -1,5 +1,7 @@
 //! The output of the commands: text for people, JSON for programs.
 
+use std::path::Path;
+
 use burn_dp_accountant::AccountantError;
 use serde_json::{Value, json};
 
@@ -19,6 +21,26 @@ pub(crate) fn number(value: f64) -> Value {
 /// Returns the error of an option with an impossible value.
 pub(crate) fn invalid(name: &'static str, reason: impl Into<String>) -> AccountantError {
     AccountantError::InvalidArgument { name, reason: reason.into() }
+}
+
+/// Checks that a file to be written is not the file that was read.
+///
+/// # Errors
+///
+/// Returns [`AccountantError::InvalidArgument`] if it is.
+pub(crate) fn check_distinct(
+    name: &'static str,
+    written: Option<&Path>,
+    read: Option<&Path>,
+) -> Result<(), AccountantError> {
+    let (Some(written), Some(read)) = (written, read) else { return Ok(()) };
+    match (written.canonicalize(), read.canonicalize()) {
+        (Ok(a), Ok(b)) if a == b => {
+            let reason = format!("{} is the input; give another file", written.display());
+            Err(invalid(name, reason))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the value of an option, or an error that names it.

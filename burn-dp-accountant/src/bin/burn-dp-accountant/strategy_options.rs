@@ -21,7 +21,7 @@ pub(crate) struct StrategyOptions {
     steps: Option<u64>,
     /// Evaluate the strategy in a file that --output wrote.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "steps", "cache"])]
-    strategy: Option<PathBuf>,
+    pub(crate) strategy: Option<PathBuf>,
     /// Search the best strategy of this number of bands (banded, banded-inverse).
     #[arg(long, value_name = "B", conflicts_with_all = ["coefficients", "theta", "omega"])]
     bands: Option<u64>,

@@ -197,7 +197,7 @@ impl SumDistribution {
                 (Side::Lower, _) => continue,
             };
             // The whole sum has this many independent sums of `terms` terms.
-            let (all, copies) = (grid.terms as f64, (grid.terms / terms + 1) as f64);
+            let (all, copies) = (grid.terms as f64, (grid.terms / terms) as f64 + 1.0);
             let share = mass * (position / all + 1.0);
             if share * all < NEGLIGIBLE {
                 self.lost += copies * share;

@@ -19,7 +19,7 @@ use crate::training::optimizer::optimizer;
 use crate::training::options::{DatasetName, typed};
 use crate::training::output::Measurement;
 use crate::training::progress::{
-    Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, counted, percent,
+    Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, counted, loss, percent,
     upwards,
 };
 use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions, device, public_data};
@@ -158,6 +158,9 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let (steps, steps_per_epoch) = (settings.steps(items[0]), settings.steps_per_epoch(items[0]));
     let trained = device.clone().autodiff();
     let inner = || -> ModuleOptimizer { optimizer(settings.optimizer, settings.momentum) };
+    if settings.private.is_none() {
+        Checkpoints::refuse_in(&settings.output.folder)?;
+    }
     // All checks come before the first file is written.
     let prepared = match settings.private {
         None => None,
@@ -202,7 +205,7 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
             let mut cells = vec![
                 format!("{epoch:.1}"),
                 step.number.to_string(),
-                format!("{:.4}", test.loss),
+                loss(test.loss),
                 percent(test.accuracy),
             ];
             if let Some(epsilon) = step.epsilon {
@@ -259,6 +262,9 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let optim = private.as_ref().map(|(optim, _)| optim);
     let figures = RunFigures::new(data.name, settings, outcome, optim)?;
     print_line!("{}", figures.summary());
+    if !figures.test_loss.is_finite() {
+        print_line!("the loss is not finite: the training diverged; try a smaller --lr");
+    }
     output.figures(&figures)?;
     if let Some((optim, checkpoints)) = private {
         drop(optim);

@@ -179,6 +179,9 @@ impl IndividualSettings {
             ("--physical-batch-size", settings.physical_batch_size),
         ])?;
         checks::positive([("--lr", settings.lr)])?;
+        // Parameters are in single precision.
+        let is_finite = |lr: f64| (lr as f32).is_finite();
+        checks::in_range([("--lr", settings.lr)], is_finite, "below 3.4e38")?;
         let decay = settings.ema_decay.map(|decay| ("--ema-decay", decay));
         checks::below_one([("--momentum", settings.momentum)].into_iter().chain(decay))?;
         Ok(settings)

@@ -7,16 +7,14 @@
 mod options;
 mod secret;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn_dp::DpError;
 use burn_dp::clipping::FlatClipping;
 use burn_dp::optim::PrivacyPlan;
 use burn_dp::random::InsecureSeed;
 use burn_dp::tune::PrivateSearch;
-use burn_dp_accountant::{
-    AccountantError, Budget, DpEvent, LedgerHeader, PrivacyLedger, PrivacyStatement, Rounded,
-};
+use burn_dp_accountant::{Budget, DpEvent, LedgerHeader, PrivacyLedger, PrivacyStatement, Rounded};
 use serde::Serialize;
 
 use super::individual::{self, IndividualSettings};
@@ -74,6 +72,9 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
         search.finish(index, figures.test_accuracy)?;
     }
     let best = search.best();
+    if let Some((index, _)) = best {
+        search.check_models(index)?;
+    }
     let released = best.map(|(index, _)| search.folder(index));
     let (ledger, statement, epsilon) = plan.released(&options, released.as_deref())?;
     let figures = TuneFigures {
@@ -195,7 +196,7 @@ impl Plan {
                 .with_sampler(self.of_run.sampler()?.mechanism().to_string()),
             Some(folder) => {
                 let path = folder.join(LEDGER_FILE);
-                let ledger = PrivacyLedger::load(&path).map_err(|error| unreadable(path, error))?;
+                let ledger = PrivacyLedger::load(&path).map_err(DpError::from)?;
                 ledger.header().clone()
             }
         };
@@ -228,10 +229,6 @@ impl Plan {
         let epsilon = ledger.epsilon(options.delta).map_err(DpError::from)?.upper;
         Ok((ledger, statement, epsilon))
     }
-}
-
-fn unreadable(path: PathBuf, error: AccountantError) -> TrainError {
-    TrainError::Record { path, reason: format!("cannot be read: {error}") }
 }
 
 /// Returns the plan of one run, with the releases before the search.
@@ -324,6 +321,20 @@ mod tests {
         assert!(folder.path().join("out.search").exists());
         let model = std::fs::read(output(MODEL_FILE)).unwrap();
         std::fs::remove_dir(output(SEARCH_FILE)).unwrap();
+        // Any of the models may be the one to release.
+        let models: Vec<_> = (0..)
+            .map(|run| folder.path().join(format!("out.search/run-{run}/{MODEL_FILE}")))
+            .take_while(|path| path.exists())
+            .collect();
+        let contents: Vec<_> = models.iter().map(|path| std::fs::read(path).unwrap()).collect();
+        for (path, content) in models.iter().zip(&contents) {
+            std::fs::write(path, &content[..content.len() / 2]).unwrap();
+        }
+        let error = run(options(&path, &format!("--resume {SMALL}"))).unwrap_err().to_string();
+        assert!(error.contains("missing or damaged"), "{error}");
+        for (path, content) in models.iter().zip(&contents) {
+            std::fs::write(path, content).unwrap();
+        }
         run(options(&path, &format!("--resume {SMALL}"))).unwrap();
         assert!(!folder.path().join("out.search").exists());
         assert_eq!(std::fs::read(output(MODEL_FILE)).unwrap(), model);

@@ -1,5 +1,6 @@
 //! The secret state of a search: the number of runs, their options, and their scores.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burn_dp::DpError;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TuneOptions;
 use crate::training::output::keep_ledger;
-use crate::training::{EarlierLedgers, TrainError, files};
+use crate::training::{AVERAGED_MODEL_FILE, EarlierLedgers, MODEL_FILE, TrainError, files};
 
 /// The extension of the folder of the search, which is next to the output folder and is removed at
 /// the end of the search.
@@ -28,6 +29,9 @@ struct Content {
     runs: Vec<Vec<String>>,
     /// The score of each run, once it is complete.
     scores: Vec<Option<f64>>,
+    /// The checksums of the models of each run, by file, once it is complete.
+    #[serde(default)]
+    models: BTreeMap<usize, BTreeMap<String, String>>,
     /// Whether everything is released, so that only the deletion remains.
     #[serde(default)]
     is_released: bool,
@@ -125,7 +129,14 @@ impl Search {
                 let runs = (0..number).map(draw).collect::<Result<Vec<_>, TrainError>>()?;
                 let scores = vec![None; runs.len()];
                 let data = data.to_string();
-                let content = Content { options: settings, data, runs, scores, is_released: false };
+                let content = Content {
+                    options: settings,
+                    data,
+                    runs,
+                    scores,
+                    models: BTreeMap::new(),
+                    is_released: false,
+                };
                 let search = Self { folder, content };
                 make_private_folder(&search.folder)?;
                 // Before the search is stored: one that is resumed finds no ledger but its own.
@@ -157,10 +168,46 @@ impl Search {
         self.folder.join(format!("run-{index}"))
     }
 
-    /// Stores the score of a run.
+    /// Stores the score of a run, and the checksums of its models.
     pub(super) fn finish(&mut self, index: usize, score: f64) -> Result<(), TrainError> {
+        self.content.models.insert(index, self.checksums(index)?);
         self.content.scores[index] = Some(score);
         self.store()
+    }
+
+    fn checksums(&self, index: usize) -> Result<BTreeMap<String, String>, TrainError> {
+        let mut found = BTreeMap::new();
+        for name in [MODEL_FILE, AVERAGED_MODEL_FILE] {
+            let path = self.folder(index).join(name);
+            match std::fs::read(&path) {
+                Ok(bytes) => {
+                    found.insert(name.to_string(), blake3::hash(&bytes).to_string());
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(source) => return Err(TrainError::Io { path, source }),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Checks that the models of a run, whose release is the result of the search, are those that
+    /// it wrote.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Record`] if they are damaged or missing.
+    pub(super) fn check_models(&self, index: usize) -> Result<(), TrainError> {
+        let found = self.checksums(index)?;
+        if self.content.models.get(&index) == Some(&found) && found.contains_key(MODEL_FILE) {
+            return Ok(());
+        }
+        Err(TrainError::Record {
+            path: self.folder(index),
+            reason: "a model of the run to release is missing or damaged; restore the folder from \
+                     a backup and add --resume, or begin a new search in another --output: what \
+                     this one spent stays spent"
+                .into(),
+        })
     }
 
     /// Returns the first run with the best score; `None` if there was no run.
@@ -349,6 +396,7 @@ mod tests {
             data: String::new(),
             runs: vec![Vec::new(); 4],
             scores: vec![Some(0.1), Some(0.7), Some(0.7), Some(0.2)],
+            models: BTreeMap::new(),
             is_released: false,
         };
         let mut search = Search { folder: PathBuf::new(), content };

@@ -6,7 +6,7 @@ use burn_dp_accountant::audit::{Audit, AuditScores, ThresholdRule};
 use burn_dp_accountant::{AccountantError, Rounded};
 use clap::{Args, ValueEnum};
 
-use crate::output::{Output, invalid, json_text};
+use crate::output::{Output, check_distinct, invalid, json_text};
 use crate::plot;
 
 #[derive(Debug, Args)]
@@ -72,6 +72,7 @@ impl Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Output {
     let scores = AuditScores::load(&arguments.scores)?;
+    check_distinct("--plot", arguments.plot.as_deref(), Some(&arguments.scores))?;
     let estimates = Audit::new(&scores, arguments.delta)?
         .with_significance(arguments.significance)?
         .with_threshold_rule(arguments.rule()?)?

@@ -18,7 +18,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     delta: f64,
     /// Probability that a unit takes part in a step. Give two of this, --steps and
-    /// --noise-multiplier; the third is searched.
+    /// --noise-multiplier; the third is searched. With --dataset-size in place of this, the expected
+    /// batch size is searched.
     #[arg(long, visible_alias = "q")]
     sampling_probability: Option<f64>,
     /// Number of steps.
@@ -27,8 +28,7 @@ pub(crate) struct Arguments {
     /// Noise multiplier.
     #[arg(long, visible_alias = "sigma")]
     noise_multiplier: Option<f64>,
-    /// The sampler. With --sampler poisson and without --batch-size, --dataset-size searches the
-    /// expected batch size instead of the sampling probability.
+    /// The sampler.
     #[command(flatten)]
     sampler: SamplerOptions,
     /// Neighboring relation. Default: replace-one for fixed-size, with-replacement, shuffled and

@@ -37,6 +37,17 @@ pub(super) fn run(arguments: &Arguments) -> Output {
     if !arguments.single_run {
         paths.iter().try_for_each(|path| check_folder(path, paths))?;
     }
+    for (path, ledger) in paths.iter().zip(&ledgers) {
+        let header = ledger.header();
+        if let (Some(size), None) = (header.facts.get("dataset_size"), header.units()) {
+            let reason = format!(
+                "{} has the dataset_size `{size}`, which is not a number of units, so that delta \
+                 cannot be compared with it",
+                path.display()
+            );
+            return Err(invalid("--ledger", reason));
+        }
+    }
     let units = ledgers.iter().filter_map(|ledger| ledger.header().units()).reduce(f64::max);
     let mut statement = PrivacyStatement::from_runs(&ledgers, &deltas(&arguments.delta, units)?)?;
     if let Some(units) = arguments.group {

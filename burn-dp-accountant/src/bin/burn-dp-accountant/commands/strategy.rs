@@ -7,7 +7,7 @@ use burn_dp_accountant::{AccountantError, Rounded};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::output::{Output, json_text};
+use crate::output::{Output, check_distinct, json_text};
 use crate::plot;
 use crate::strategy_options::StrategyOptions;
 
@@ -38,6 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         strategy = strategy.with_normalized_columns();
     }
     let loss = options.loss(&strategy, &workload)?;
+    check_distinct("--svg", arguments.svg.as_deref(), options.strategy.as_deref())?;
     if let Some(path) = &arguments.output {
         strategy.save(path)?;
     }

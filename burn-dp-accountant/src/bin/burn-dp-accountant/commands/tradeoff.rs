@@ -61,7 +61,10 @@ pub(super) fn run(arguments: &Arguments) -> Output {
             Rounded::up(fit.slack).with_digits(3),
             Rounded::up(fit.regret).with_digits(3)
         ),
-        None => "Gaussian differential privacy: no mu up to 1,000\n".into(),
+        None => {
+            "Gaussian differential privacy: no fit; mu is above 1,000, or too large for the grid\n"
+                .into()
+        }
     };
     Ok(text)
 }
