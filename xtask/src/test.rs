@@ -6,7 +6,7 @@ use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
 use crate::vulkan;
-use crate::workspace::{BOOK, EXAMPLES, FULL, FULL_PARTS, LIBRARY, TESTED};
+use crate::workspace::{ACCOUNTANT, BOOK, EXAMPLES, FULL, FULL_PARTS, LIBRARY, TESTED};
 
 /// The variable that selects the backend on which `runs` and `learner` of `burn-dp` run their
 /// steps.
@@ -42,7 +42,11 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
         tests = tests.args(["-p", "xtask"]);
     }
     processes.push(tests.args(args.iter().cloned()));
-    // A filter is meant for the tests; a full run has the examples of the documentation too.
+    // A filter is meant for the tests; a full run has the accountant's program, whose features no
+    // other crate needs, and the examples of the documentation too.
+    if args.is_empty() && backend.is_none_or(Backend::is_in_full) {
+        processes.push(of_accountant_program(nextest));
+    }
     if args.is_empty() {
         let doc_tests = Process::cargo().args(["test", "--doc", "--no-fail-fast", "-p", BOOK]);
         processes.push(selected(doc_tests, backend));
@@ -59,6 +63,13 @@ pub(crate) fn of_library(backend: Backend, filters: &[&str], nextest: bool) -> P
     let tests = tests.args(["-p", LIBRARY]).args(library_features(backend));
     let tests = tests.args(["--lib", "--test", "runs", "--no-fail-fast"]);
     on(tests, Some(backend)).args(["--"]).args(filters.iter().copied())
+}
+
+fn of_accountant_program(nextest: bool) -> Process {
+    let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
+    let tests = Process::cargo().args(runner.iter().copied());
+    let tests = tests.args(["-p", ACCOUNTANT.package, "--features", "cli"]);
+    tests.args(["--bins", "--no-fail-fast"]).default_env(CASES)
 }
 
 fn selected(mut process: Process, backend: Option<Backend>) -> Process {
@@ -137,12 +148,16 @@ mod tests {
          -p burn-dp-examples -p burn-dp-bench -p burn-dp-models \
          --features burn-dp-examples/full,burn-dp-bench/full,burn-dp-models/full";
 
+    const PROGRAM: &str = "cargo RUNNER -p burn-dp-accountant --features cli \
+         --bins --no-fail-fast";
+
     #[test]
     fn nextest_is_used_where_it_is_installed_and_doc_tests_always() {
         assert_eq!(
             lines(None, &[], true),
             [
                 format!("cargo nextest run --no-fail-fast {PACKAGES} -p xtask"),
+                PROGRAM.replace("RUNNER", "nextest run"),
                 format!("cargo test --doc --no-fail-fast -p burn-dp-book {PACKAGES}"),
             ]
         );
@@ -155,6 +170,7 @@ mod tests {
             lines(None, &[], false),
             [
                 format!("cargo test {targets} --no-fail-fast {PACKAGES} -p xtask"),
+                PROGRAM.replace("RUNNER", "test"),
                 format!("cargo test --doc --no-fail-fast -p burn-dp-book {PACKAGES}"),
             ]
         );

@@ -55,9 +55,16 @@ fn message(error: &AccountantError) -> String {
     };
     let program = Cli::command();
     let option = |word: &str| {
-        // A fixed-size sample is a batch.
-        let option =
-            if word == "sample_size" { "batch-size".into() } else { word.replace('_', "-") };
+        let option = match word {
+            // A fixed-size sample is a batch.
+            "sample_size" => "batch-size".into(),
+            "units" => "group".into(),
+            "examples" => "examples-per-unit".into(),
+            "mean" => "mean-runs".into(),
+            "false_positive_rate" => "fpr".into(),
+            "times" => "participations".into(),
+            _ => word.replace('_', "-"),
+        };
         let mut arguments = program.get_subcommands().flat_map(|command| command.get_arguments());
         let is_option = arguments.any(|argument| argument.get_long() == Some(&option));
         is_option.then(|| format!("--{option}"))

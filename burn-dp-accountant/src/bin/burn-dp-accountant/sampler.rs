@@ -147,6 +147,9 @@ impl SamplerOptions {
     ) -> Result<(DpEvent, u64), AccountantError> {
         let fresh_bins = self.fresh_bins || self.sampler == Sampler::RandomAllocation;
         let bins = needed("--bins", self.bins)?;
+        if bins == 0 {
+            return Err(invalid("--bins", "must be at least 1, got 0"));
+        }
         let steps = if self.epochs.is_none() { self.noise.steps_of_run(steps)? } else { steps };
         let epochs = match (self.epochs, steps) {
             (Some(epochs), None) => epochs,
@@ -244,15 +247,20 @@ impl SamplerOptions {
                 // The smallest part determines the probability.
                 let part = size.checked_div(parts).filter(|part| *part >= batch && *part > 0);
                 part.map(|part| batch as f64 / part as f64).ok_or_else(|| {
-                    invalid(
-                        "--batch-size",
-                        format!(
+                    let reason = match parts {
+                        1 => format!("must be at most --dataset-size = {size}, got {batch}"),
+                        _ => format!(
                             "must be at most the size of a part, {size} / {parts}, got {batch}; \
                              use fewer parts"
                         ),
-                    )
+                    };
+                    invalid("--batch-size", reason)
                 })
             }
+            (Some(q), Some(batch), _) => Err(invalid(
+                "--sampling-probability",
+                format!("{q} and --batch-size {batch} were both given; leave one of them out"),
+            )),
             _ => Err(invalid(
                 "--sampling-probability",
                 "must be given, or both --batch-size and --dataset-size",

@@ -51,6 +51,15 @@ fn arguments_of_the_library_are_named_as_options() {
             "--noise-multiplier must be positive",
         ),
         ("epsilon --q 0.1 --sigma 1 --steps 9 --delta 0", "--delta must be between 0 and 1"),
+        ("epsilon --q 0.1 --sigma 1 --steps 9 --delta 1e-5 --group 0", "--group must be at"),
+        (
+            "epsilon --sampler balls-in-bins --bins 0 --sigma 1 --delta 1e-5",
+            "--bins must be at least 1, got 0",
+        ),
+        (
+            "epsilon --batch-size 200 --dataset-size 100 --sigma 1 --steps 9 --delta 1e-5",
+            "--batch-size must be at most --dataset-size = 100, got 200",
+        ),
         (
             "epsilon --sampler fixed-size --batch-size 9 --dataset-size 5 --sigma 1 --steps 9 \
              --delta 1e-5",
@@ -171,6 +180,32 @@ fn a_statement_has_no_delta_that_publishes_a_unit_outright() {
         let error = refusal(&format!("statement --delta 1e-5 --ledger {}", path.display()));
         assert!(error.contains("--delta must be below one over the number"), "{error}");
     }
+}
+
+#[test]
+fn a_size_that_is_no_number_of_units_is_not_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.json");
+    for size in ["abc", "0", "-5"] {
+        let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
+        let mut ledger = PrivacyLedger::new(header.with_fact("dataset_size", size));
+        ledger.record_many(&DpEvent::dp_sgd_step(0.01, 1.0), 10).unwrap();
+        ledger.save(&path).unwrap();
+        let error = refusal(&format!("statement --delta 0.5 --ledger {}", path.display()));
+        assert!(error.contains(&format!("dataset_size `{size}`")), "{error}");
+    }
+}
+
+#[test]
+fn a_plot_does_not_replace_its_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scores.json");
+    let scores = r#"{"in": [1.0, 2.0], "out": [0.0, 0.5]}"#;
+    std::fs::write(&path, scores).unwrap();
+    let file = path.display();
+    let error = refusal(&format!("audit --scores {file} --delta 0 --plot {file}"));
+    assert!(error.contains("is the input"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), scores);
 }
 
 #[test]

@@ -92,11 +92,16 @@ fn search(arguments: &Arguments, budget: Budget) -> Result<CalibrationResult, Ac
     let calibration = Calibration::new(budget).with_relation(relation.into());
     if sampler.sampler != Sampler::Poisson || sampler.batch_size.is_some() {
         if arguments.noise_multiplier.is_some() {
-            return Err(invalid(
-                "--noise-multiplier",
-                "is what this sampler searches; leave it out, or search other parameters with \
-                 --sampler poisson",
-            ));
+            let reason = match sampler.sampler {
+                Sampler::Poisson => {
+                    "is what is searched for a given --batch-size; leave one of them out"
+                }
+                _ => {
+                    "is what this sampler searches; leave it out, or search other parameters with \
+                     --sampler poisson"
+                }
+            };
+            return Err(invalid("--noise-multiplier", reason));
         }
         let event = |sigma| sampler.event(arguments.sampling_probability, sigma, arguments.steps);
         let (_, count) = event(1.0)?;
