@@ -104,8 +104,8 @@ pub(crate) fn group_epsilon<'a>(
     ))
 }
 
-/// Returns the method of a bound that follows from an answer: the exact value of one unit is not the
-/// exact value of a group.
+/// Returns the method of a bound that follows from an answer: the exact value of one unit is not
+/// the exact value of a group.
 fn of_bound(method: Method) -> Method {
     if method == Method::Exact { Method::Pld } else { method }
 }

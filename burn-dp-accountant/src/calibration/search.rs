@@ -6,9 +6,9 @@ use crate::error::AccountantError;
 /// `upper`. At the returned value `upper` was evaluated and meets the target.
 ///
 /// `exact` and `quick` are close to `upper` and cheap; either may have no value. The search begins
-/// roughly on `quick`, which may jump by the width of a bracket. It goes on with `exact`, for a
-/// target lowered by the ratio of the two, until `upper` is just below the target; and with `upper`
-/// itself where there is no exact value.
+/// roughly on `quick`, which may jump by the width of a bracket. It continues
+/// with `exact`, for a target lowered by the ratio of the two, until `upper` is just below the
+/// target; and with `upper` itself where there is no exact value.
 pub(super) fn smallest(
     target: f64,
     tolerance: f64,
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_guide_that_jumps_by_the_width_of_a_bracket_costs_few_evaluations() {
         let evaluated = RefCell::new(0);
-        let has_exact = |x: f64| (x * 1e8) as u64 % 3 != 0;
+        let has_exact = |x: f64| !((x * 1e8) as u64).is_multiple_of(3);
         let exact = |x: f64| {
             *evaluated.borrow_mut() += 1;
             has_exact(x).then_some(1.0 / x)

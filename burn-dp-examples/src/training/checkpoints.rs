@@ -10,9 +10,9 @@ use burn_dp::checkpoint::{Checkpoint, Checkpointer};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 use burn_dp_accountant::strict_json;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::checksum::{checksum, settings_key};
+use super::settings_text::compared;
 use super::{TrainError, files};
 
 /// Folder in the output folder. The run's files in it are deleted when the run has ended. The key
@@ -347,46 +347,6 @@ impl Checkpoints {
 /// Returns whether a setting depends on the private data.
 fn is_private(name: &str) -> bool {
     name == CHECKSUM
-}
-
-/// Returns settings as text, by option. Settings that are not set are left out.
-///
-/// # Errors
-///
-/// Returns [`TrainError::Record`] if a setting cannot be serialized.
-pub(super) fn compared(settings: &impl Serialize) -> Result<BTreeMap<String, String>, TrainError> {
-    let value = serde_json::to_value(settings).map_err(|error| TrainError::Record {
-        path: SETTINGS_FILE.into(),
-        reason: error.to_string(),
-    })?;
-    let Value::Object(settings) = value else { return Ok(BTreeMap::new()) };
-    let mut texts = BTreeMap::new();
-    for (name, value) in settings {
-        // A name with spaces is not an option.
-        let name = if name.contains(' ') { name } else { format!("--{name}") };
-        insert(&mut texts, name, value);
-    }
-    Ok(texts)
-}
-
-/// Inserts a setting, or the parts of one: each part is compared by itself.
-fn insert(texts: &mut BTreeMap<String, String>, name: String, value: Value) {
-    let text = match value {
-        Value::Null => return,
-        Value::Object(parts) => {
-            for (part, value) in parts {
-                insert(texts, format!("{name}, {part}"), value);
-            }
-            return;
-        }
-        Value::String(text) => text,
-        Value::Number(number) => number.to_string().trim_end_matches(".0").to_string(),
-        Value::Array(values) if values.iter().all(Value::is_string) => {
-            values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
-        }
-        other => other.to_string(),
-    };
-    texts.insert(name, text);
 }
 
 #[cfg(test)]

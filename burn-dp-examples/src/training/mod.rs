@@ -28,6 +28,7 @@ pub mod progress;
 mod public_data;
 mod recipes;
 mod sampling;
+mod settings_text;
 mod statement;
 mod thresholds;
 mod train_options;

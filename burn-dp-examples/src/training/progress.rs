@@ -247,8 +247,8 @@ fn legend(columns: &[Column]) -> String {
     lines.join("\n").trim_end_matches(';').to_string()
 }
 
-/// Returns one line of the table. Lines are printed one by one, so the widths are fixed; a cell that
-/// is too long moves the next one.
+/// Returns one line of the table. Lines are printed one by one, so the widths are fixed; a cell
+/// that is too long moves the next one.
 fn line(columns: &[Column], cells: impl IntoIterator<Item = String>) -> String {
     let cells = columns.iter().zip(cells).map(|((_, width, _), cell)| {
         let width = (*width).max(cell.chars().count() + 1);

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use clap::CommandFactory;
 use toml::{Table, Value};
 
-use super::{TrainError, TrainOptions};
+use super::TrainError;
 
 /// The recipes that have a name.
 const KNOWN: [(&str, &str); 6] = [
@@ -20,13 +19,16 @@ const KNOWN: [(&str, &str); 6] = [
 /// The key of the data set, which has no name on the command line.
 const DATASET: &str = "dataset";
 
-/// Returns the names of the options of a recipe, with their words on a command line.
+/// Returns the names of the options of a recipe for `command`, with their words on a command line.
 ///
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] if the recipe is not known or cannot be read, or if a value is
 /// not an option.
-pub(super) fn options(recipe: &Path) -> Result<Vec<(String, String)>, TrainError> {
+pub(super) fn options(
+    recipe: &Path,
+    command: &clap::Command,
+) -> Result<Vec<(String, String)>, TrainError> {
     let refused =
         |reason: String| TrainError::option("--recipe", format!("{} {reason}", recipe.display()));
     let known =
@@ -40,7 +42,6 @@ pub(super) fn options(recipe: &Path) -> Result<Vec<(String, String)>, TrainError
         None => return Err(refused(format!("is neither a file nor one of {}", names()))),
     };
     let table: Table = text.parse().map_err(|error| refused(format!("is not TOML: {error}")))?;
-    let command = TrainOptions::command();
     let mut words = Vec::new();
     for (key, value) in table {
         if ["recipe", "preset"].contains(&key.as_str()) {

@@ -136,9 +136,10 @@ impl TrainOptions {
         let Some(recipe) = &options.recipe.recipe else { return Ok(options) };
         let refused =
             |reason: String| Self::command().error(clap::error::ErrorKind::ValueValidation, reason);
-        let found = recipes::options(recipe).map_err(|error| refused(error.to_string()))?;
-        let is_given = |name: &str| options.given.iter().any(|(given, _)| given[2..] == *name);
         let command = Self::command();
+        let found =
+            recipes::options(recipe, &command).map_err(|error| refused(error.to_string()))?;
+        let is_given = |name: &str| options.given.iter().any(|(given, _)| given[2..] == *name);
         // What the command line gives instead.
         let is_replaced = |name: &str| match name {
             "steps" => is_given("epochs"),

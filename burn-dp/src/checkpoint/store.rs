@@ -203,8 +203,8 @@ impl Checkpointer {
             || !log.exists() && folders.iter().any(|(folder, _)| owned::run(folder) == Some(run))
     }
 
-    /// Returns whether a process, this one or another, takes the steps of the run in this folder. On
-    /// a file system without locks it is never known.
+    /// Returns whether a process, this one or another, takes the steps of the run in this folder.
+    /// On a file system without locks it is never known.
     pub fn is_in_use(&self) -> bool {
         LogFile::is_in_use(&self.log())
     }

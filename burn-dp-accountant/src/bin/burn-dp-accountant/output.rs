@@ -43,6 +43,11 @@ pub(crate) fn check_distinct(
     }
 }
 
+/// Returns a count, or an error that names its option if it is 0.
+pub(crate) fn counted(name: &'static str, count: u64) -> Result<u64, AccountantError> {
+    if count == 0 { Err(invalid(name, "must be at least 1, got 0")) } else { Ok(count) }
+}
+
 /// Returns the value of an option, or an error that names it.
 pub(crate) fn needed(name: &'static str, value: Option<u64>) -> Result<u64, AccountantError> {
     value.ok_or_else(|| invalid(name, "is needed by this sampler"))

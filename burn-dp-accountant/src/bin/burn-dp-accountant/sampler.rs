@@ -5,7 +5,7 @@ use burn_dp_accountant::{AccountantError, DpEvent};
 use clap::Args;
 
 use crate::correlated::CorrelationOptions;
-use crate::output::{invalid, needed};
+use crate::output::{counted, invalid, needed};
 use crate::samplers::Sampler;
 
 /// The sampler. Every sampler but `poisson` describes one segment.
@@ -146,10 +146,7 @@ impl SamplerOptions {
         steps: Option<u64>,
     ) -> Result<(DpEvent, u64), AccountantError> {
         let fresh_bins = self.fresh_bins || self.sampler == Sampler::RandomAllocation;
-        let bins = needed("--bins", self.bins)?;
-        if bins == 0 {
-            return Err(invalid("--bins", "must be at least 1, got 0"));
-        }
+        let bins = counted("--bins", needed("--bins", self.bins)?)?;
         let steps = if self.epochs.is_none() { self.noise.steps_of_run(steps)? } else { steps };
         let epochs = match (self.epochs, steps) {
             (Some(epochs), None) => epochs,
@@ -240,21 +237,16 @@ impl SamplerOptions {
 
     /// Returns the sampling probability: as given, or the batch size over the size of a part.
     fn probability(&self, given: Option<f64>, parts: u64) -> Result<f64, AccountantError> {
+        counted("--parts", parts)?;
         match (given, self.batch_size, self.dataset_size) {
-            _ if parts == 0 => Err(invalid("--parts", "must be at least 1, got 0")),
             (Some(q), None, _) => Ok(q),
             (None, Some(batch), Some(size)) => {
                 // The smallest part determines the probability.
                 let part = size.checked_div(parts).filter(|part| *part >= batch && *part > 0);
                 part.map(|part| batch as f64 / part as f64).ok_or_else(|| {
-                    let reason = match parts {
-                        1 => format!("must be at most --dataset-size = {size}, got {batch}"),
-                        _ => format!(
-                            "must be at most the size of a part, {size} / {parts}, got {batch}; \
-                             use fewer parts"
-                        ),
-                    };
-                    invalid("--batch-size", reason)
+                    let parts = if parts == 1 { "".into() } else { format!(" / --parts {parts}") };
+                    let most = format!("--dataset-size = {size}{parts}");
+                    invalid("--batch-size", format!("must be at most {most}, got {batch}"))
                 })
             }
             (Some(q), Some(batch), _) => Err(invalid(

@@ -204,8 +204,8 @@ pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::training::checkpoints::compared;
     use crate::training::compared::Compared;
+    use crate::training::settings_text::compared;
 
     fn options(line: &str) -> TrainOptions {
         let words = ["train", "--clipping", "batch"].into_iter().chain(line.split_whitespace());

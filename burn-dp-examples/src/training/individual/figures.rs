@@ -156,7 +156,11 @@ impl RunFigures {
             (None, Some(_)) => "NOT PRIVATE: the seed of the noise is known".into(),
             (_, None) => "not private".into(),
         };
-        format!("{accuracy}, {privacy}, {}, {seconds}", counted(self.steps, "step"))
+        let mut text = format!("{accuracy}, {privacy}, {}, {seconds}", counted(self.steps, "step"));
+        if !self.test_loss.is_finite() {
+            text += "\nthe loss is not finite: the training diverged; try a smaller --lr";
+        }
+        text
     }
 }
 

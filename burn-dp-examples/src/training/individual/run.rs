@@ -262,9 +262,6 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     let optim = private.as_ref().map(|(optim, _)| optim);
     let figures = RunFigures::new(data.name, settings, outcome, optim)?;
     print_line!("{}", figures.summary());
-    if !figures.test_loss.is_finite() {
-        print_line!("the loss is not finite: the training diverged; try a smaller --lr");
-    }
     output.figures(&figures)?;
     if let Some((optim, checkpoints)) = private {
         drop(optim);

@@ -18,8 +18,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     delta: f64,
     /// Probability that a unit takes part in a step. Give two of this, --steps and
-    /// --noise-multiplier; the third is searched. With --dataset-size in place of this, the expected
-    /// batch size is searched.
+    /// --noise-multiplier; the third is searched. With --dataset-size in place of this, the
+    /// expected batch size is searched.
     #[arg(long, visible_alias = "q")]
     sampling_probability: Option<f64>,
     /// Number of steps.
@@ -93,9 +93,7 @@ fn search(arguments: &Arguments, budget: Budget) -> Result<CalibrationResult, Ac
     if sampler.sampler != Sampler::Poisson || sampler.batch_size.is_some() {
         if arguments.noise_multiplier.is_some() {
             let reason = match sampler.sampler {
-                Sampler::Poisson => {
-                    "is what is searched for a given --batch-size; leave one of them out"
-                }
+                Sampler::Poisson => "is searched for a given --batch-size; leave one of them out",
                 _ => {
                     "is what this sampler searches; leave it out, or search other parameters with \
                      --sampler poisson"
