@@ -244,8 +244,8 @@ impl SamplerOptions {
                 // The smallest part determines the probability.
                 let part = size.checked_div(parts).filter(|part| *part >= batch && *part > 0);
                 part.map(|part| batch as f64 / part as f64).ok_or_else(|| {
-                    let parts = if parts == 1 { "".into() } else { format!(" / --parts {parts}") };
-                    let most = format!("--dataset-size = {size}{parts}");
+                    let of = if parts == 1 { String::new() } else { format!(" / {parts} parts") };
+                    let most = format!("--dataset-size = {size}{of}");
                     invalid("--batch-size", format!("must be at most {most}, got {batch}"))
                 })
             }
