@@ -208,11 +208,7 @@ pub(crate) fn exact_guide(
     delta: f64,
     simulation: Option<&Simulation>,
 ) -> Option<f64> {
-    let pairs = guided_pairs(events, relation, simulation)?;
-    match closed_form(&pairs, delta) {
-        Some(epsilon) => Some(epsilon.estimate),
-        None => exact_epsilon(&pairs, delta),
-    }
+    exact_of_pairs(&guided_pairs(events, relation, simulation)?, delta)
 }
 
 /// Returns [`exact_guide`], or, where there is none, the upper end without a comparison with the
@@ -223,10 +219,11 @@ pub(crate) fn quick_epsilon(
     delta: f64,
     simulation: Option<&Simulation>,
 ) -> Option<f64> {
-    if let Some(exact) = exact_guide(events, relation, delta, simulation) {
-        return Some(exact);
+    let pairs = guided_pairs(events, relation, simulation)?;
+    let exact = exact_of_pairs(&pairs, delta);
+    if exact.is_some() || !has_exact_value(&pairs) {
+        return exact;
     }
-    let pairs = guided_pairs(events, relation, simulation).filter(has_exact_value)?;
     let released = events.iter().copied().filter(|(_, n)| *n > 0);
     let rdp = || RdpAccountant::new(released.clone(), relation)?.epsilon(delta);
     bracket(&pairs, delta, rdp).ok().map(|answer| answer.upper)
@@ -242,6 +239,13 @@ fn guided_pairs(
         return None;
     }
     dominating_pairs_of(events.iter().copied().filter(|(_, n)| *n > 0), relation).ok()
+}
+
+fn exact_of_pairs(pairs: &DominatingPairs, delta: f64) -> Option<f64> {
+    match closed_form(pairs, delta) {
+        Some(epsilon) => Some(epsilon.estimate),
+        None => exact_epsilon(pairs, delta),
+    }
 }
 
 fn exact_epsilon(pairs: &DominatingPairs, delta: f64) -> Option<f64> {

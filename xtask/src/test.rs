@@ -44,10 +44,10 @@ pub(crate) fn processes(backend: Option<Backend>, args: &[String], nextest: bool
     processes.push(tests.args(args.iter().cloned()));
     // A filter is meant for the tests; a full run has the accountant's program, whose features no
     // other crate needs, and the examples of the documentation too.
-    if args.is_empty() && backend.is_none_or(Backend::is_in_full) {
-        processes.push(of_accountant_program(nextest));
-    }
     if args.is_empty() {
+        if backend.is_none_or(Backend::is_in_full) {
+            processes.push(of_accountant_program(nextest));
+        }
         let doc_tests = Process::cargo().args(["test", "--doc", "--no-fail-fast", "-p", BOOK]);
         processes.push(selected(doc_tests, backend));
     }

@@ -209,13 +209,13 @@ impl Calibration {
                     0.0 => String::new(),
                     _ => format!(
                         "; the earlier releases alone cost epsilon = {}, so give a larger \
-                             budget for all",
+                         budget for all",
                         Rounded::up(spent)
                     ),
                 };
                 AccountantError::infeasible(format!(
                     "noise_multiplier for epsilon = {} at delta = {:e} in {steps} steps: \
-                         {reason}{before}",
+                     {reason}{before}",
                     self.target.epsilon(),
                     self.target.delta()
                 ))
