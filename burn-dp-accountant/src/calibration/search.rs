@@ -245,7 +245,10 @@ mod tests {
             assert!((x / (root * (1.0 + 5e-5)) - 1.0).abs() < 2e-6, "{root}: {x}");
             assert!(*evaluated.borrow() < 80, "{root}: {}", evaluated.borrow());
         }
-        // Nothing that is not a number meets a target.
+    }
+
+    #[test]
+    fn an_epsilon_that_is_not_a_number_meets_no_target() {
         let broken = |x: f64| Ok(if x > 2.0 { f64::NAN } else { 1.0 / x });
         assert!(smallest(0.1, 1e-6, (1e-3, 1e3), broken, |_| None, |_| None).is_err());
     }
