@@ -1,9 +1,11 @@
 use burn::config::Config;
 use burn::module::Module;
+use burn::nn::activation::{Activation, ActivationConfig};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::pool::{AvgPool2d, AvgPool2dConfig};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, PaddingConfig2d};
 use burn::tensor::{Device, Tensor};
+use burn_dp::nn::{IntoPrivate, Private};
 
 use super::Classifier;
 use crate::data::CLASSES;
@@ -16,8 +18,9 @@ pub struct BnLeNet5Config {
     pub batch_norm: bool,
 }
 
-/// LeNet-5 with a BatchNorm after each convolution, built from Burn's own layers. It is trained by
-/// batch clipping, where layers may mix the images of a mini-set.
+/// LeNet-5 with a BatchNorm after each convolution, built from Burn's own layers, except for `tanh`,
+/// which is faster here. It is trained by batch clipping, where layers may mix the images of a
+/// mini-set.
 ///
 /// The paper crops its images from 36 × 36 pixels to 32 × 32; here 28 × 28 are padded by 2, which
 /// is the crop from the middle.
@@ -46,6 +49,8 @@ pub struct BnLeNet5 {
     pub fc2: Linear,
     /// Halves both sides of an image.
     pub pool: AvgPool2d,
+    /// Between the layers.
+    pub tanh: Private<Activation>,
 }
 
 impl BnLeNet5Config {
@@ -63,6 +68,7 @@ impl BnLeNet5Config {
             fc1: LinearConfig::new(120, 84).init(device),
             fc2: LinearConfig::new(84, CLASSES).init(device),
             pool: AvgPool2dConfig::new([2, 2]).with_strides([2, 2]).init(),
+            tanh: ActivationConfig::Tanh.init(device).private(),
         }
     }
 }
@@ -78,13 +84,13 @@ impl Classifier for BnLeNet5 {
     type Inputs = Tensor<4>;
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let features = normalized(&self.norm1, self.conv1.forward(images).tanh());
+        let features = normalized(&self.norm1, self.tanh.forward(self.conv1.forward(images)));
         let features = self.pool.forward(features);
-        let features = normalized(&self.norm2, self.conv2.forward(features).tanh());
+        let features = normalized(&self.norm2, self.tanh.forward(self.conv2.forward(features)));
         let features = self.pool.forward(features);
-        let features = normalized(&self.norm3, self.conv3.forward(features).tanh());
+        let features = normalized(&self.norm3, self.tanh.forward(self.conv3.forward(features)));
         let features: Tensor<2> = features.flatten(1, 3);
-        self.fc2.forward(self.fc1.forward(features).tanh())
+        self.fc2.forward(self.tanh.forward(self.fc1.forward(features)))
     }
 }
 

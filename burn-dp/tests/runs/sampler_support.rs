@@ -151,6 +151,7 @@ fn check(sampler: &str, name: &str) {
     let mut certified = 0;
     for (relation_name, relation) in RELATIONS {
         let found = accountants(sampler, &event, relation);
+        let less = accountants(sampler, &more, relation);
         for (accountant, epsilon) in &found {
             let context = format!("{sampler}, {name}, {relation_name}, {accountant}: {epsilon:?}");
             assert!(epsilon.estimate > 0.0 && epsilon.lower <= epsilon.upper, "{context}");
@@ -161,7 +162,6 @@ fn check(sampler: &str, name: &str) {
             // More noise, less privacy loss.
             if epsilon.upper.is_finite() {
                 certified += 1;
-                let less = accountants(sampler, &more, relation);
                 let less = less.iter().find(|(found, _)| found == accountant).unwrap();
                 assert!(less.1.upper < epsilon.upper, "{context}");
             }

@@ -203,6 +203,8 @@ fn a_plot_does_not_replace_its_input() {
     let scores = r#"{"in": [1.0, 2.0], "out": [0.0, 0.5]}"#;
     std::fs::write(&path, scores).unwrap();
     let file = path.display();
+    let error = refusal(&format!("audit --scores {file} --delta 0 --split-seed 3"));
+    assert!(error.contains("no effect without --rule split, got 3"), "{error}");
     let error = refusal(&format!("audit --scores {file} --delta 0 --plot {file}"));
     assert!(error.contains("is the input"), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), scores);
@@ -472,6 +474,10 @@ fn a_simulation_names_its_seed() {
     assert_eq!(found["accountant"], "monte_carlo");
     assert!(found["notes"].to_string().contains("seed 5"), "{found}");
     assert!(found["upper"].as_f64().unwrap() > found["estimate"].as_f64().unwrap(), "{found}");
+    for option in ["--samples 7", "--seed 0", "--failure-probability 1e-3"] {
+        let error = refusal(&format!("epsilon {line} {option}"));
+        assert!(error.contains("no effect without --accountant monte-carlo"), "{error}");
+    }
 }
 
 #[test]

@@ -22,8 +22,8 @@ use crate::training::{Evaluation, TrainError, typed};
 const PUBLIC_BATCH: usize = 64;
 
 /// Number of public batches that a model's statistics for inference come from. The initial running
-/// averages have the weight 0.9^100 after them.
-const PUBLIC_BATCHES: usize = 100;
+/// averages have the weight 0.9^50 = 0.5 % after them.
+const PUBLIC_BATCHES: usize = 50;
 
 /// A training run that has been checked and can start or continue.
 pub(super) struct BatchTraining<'a> {
@@ -125,10 +125,16 @@ impl<'a> BatchTraining<'a> {
         let (mut epochs, mut lr) =
             (Vec::new(), settings.lr * settings.mini_sets.lr_decay.powi(first as i32));
         let (mut time, mut since) = (Duration::ZERO, Instant::now());
-        let measured =
-            |model: &BatchModel| Evaluation::of(model, &data.encoder, &data.test, device);
+        // The model with the statistics for inference, and how good it is.
+        let measured = |model: &BatchModel| {
+            let model = with_public_statistics(model, data, &updates.device);
+            let test = Evaluation::of(&model, &data.encoder, &data.test, device);
+            (model, test)
+        };
+        let mut last = None;
         'epochs: for epoch in first + 1..=settings.epochs {
             for _ in 0..steps_per_epoch {
+                last = None;
                 let draw = sampler.draw(optim.next_step())?;
                 optim.unit_updates(&model, &draw, |copy: BatchModel, set| {
                     let members = sets.members(set).iter().map(|&i| data.private[i].clone());
@@ -155,7 +161,7 @@ impl<'a> BatchTraining<'a> {
                 checkpoints.save(&model, &optim)?;
             }
             time += since.elapsed();
-            let test = measured(&with_public_statistics(&model, data, &updates.device));
+            let (ready, test) = measured(&model);
             let epsilon = optim.privacy_spent(settings.privacy.delta)?.upper;
             let figures = EpochFigures {
                 epoch,
@@ -165,13 +171,13 @@ impl<'a> BatchTraining<'a> {
             };
             progress(optim.next_step() as usize, Some(&figures));
             epochs.push(figures);
+            last = Some((ready, test));
             since = Instant::now();
         }
         if let Some(checkpoints) = checkpoints {
             checkpoints.save(&model, &optim)?;
         }
-        let model = with_public_statistics(&model, data, &updates.device);
-        let test = measured(&model);
+        let (model, test) = last.unwrap_or_else(|| measured(&model));
         let epsilon = optim.privacy_spent(settings.privacy.delta)?.upper;
         let figures = BatchFigures {
             dataset: data.name.clone(),

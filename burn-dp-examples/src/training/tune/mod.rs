@@ -27,6 +27,7 @@ use super::{
 };
 pub use options::{RunsName, TuneOptions};
 use secret::Search;
+pub(in crate::training) use secret::refuse_in;
 
 /// The results that a search releases in addition to the model.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -257,6 +257,24 @@ fn folder_of(output: &Path) -> Result<PathBuf, TrainError> {
     Ok(Checkpointer::new(output).key_file()?.with_extension(EXTENSION))
 }
 
+/// Returns an error if a search that is to write its results to this folder has not ended.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] if there is one, and [`TrainError::Privacy`] for a path without a
+/// name.
+pub(in crate::training) fn refuse_in(output: &Path) -> Result<(), TrainError> {
+    if !folder_of(output)?.join(FILE).exists() {
+        return Ok(());
+    }
+    let reason = format!(
+        "{} is for the results of an unfinished search; finish it with `tune --resume`, or give \
+         another folder",
+        output.display()
+    );
+    Err(TrainError::option("--output", reason))
+}
+
 /// Creates a folder that only its owner can read.
 fn make_private_folder(path: &Path) -> Result<(), TrainError> {
     let io = |source| TrainError::Io { path: path.into(), source };
@@ -317,6 +335,8 @@ mod tests {
         let mut first = open(&new, 2.0).unwrap();
         assert_eq!(first.next().unwrap().0, 0);
         first.finish(0, 0.5).unwrap();
+        let error = refuse_in(&output).unwrap_err().to_string();
+        assert!(error.contains("unfinished search; finish it"), "{error}");
         let content = first.content.clone();
         drop(first);
         // A new search would draw again.

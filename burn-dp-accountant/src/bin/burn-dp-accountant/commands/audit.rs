@@ -28,9 +28,9 @@ pub(crate) struct Arguments {
     /// The threshold of `--rule fixed`, chosen before the scores were known.
     #[arg(long, required_if_eq("rule", "fixed"))]
     threshold: Option<f64>,
-    /// The seed of the halves of `--rule split`, chosen before the scores were known.
-    #[arg(long, default_value_t = 0)]
-    split_seed: u64,
+    /// The seed of the halves of `--rule split`, chosen before the scores were known [default: 0].
+    #[arg(long)]
+    split_seed: Option<u64>,
     /// False positive rates of `tpr_at_fpr`.
     #[arg(long, value_delimiter = ',', default_value = "0.01")]
     fpr: Vec<f64>,
@@ -55,6 +55,10 @@ enum RuleName {
 
 impl Arguments {
     fn rule(&self) -> Result<ThresholdRule, AccountantError> {
+        if let (RuleName::All | RuleName::Fixed, Some(seed)) = (self.rule, self.split_seed) {
+            let reason = format!("has no effect without --rule split, got {seed}");
+            return Err(invalid("--split-seed", reason));
+        }
         match (self.rule, self.threshold) {
             (RuleName::Fixed, Some(threshold)) => Ok(ThresholdRule::Fixed { threshold }),
             (RuleName::Fixed, None) => {
@@ -65,7 +69,9 @@ impl Arguments {
                 format!("has no effect without --rule fixed, got {threshold}"),
             )),
             (RuleName::All, None) => Ok(ThresholdRule::All),
-            (RuleName::Split, None) => Ok(ThresholdRule::Split { seed: self.split_seed }),
+            (RuleName::Split, None) => {
+                Ok(ThresholdRule::Split { seed: self.split_seed.unwrap_or(0) })
+            }
         }
     }
 }

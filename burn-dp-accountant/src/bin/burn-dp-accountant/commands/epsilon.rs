@@ -24,15 +24,16 @@ pub(crate) struct Arguments {
     /// Number of units that the guarantee protects together.
     #[arg(long, value_name = "K", default_value_t = 1)]
     group: u64,
-    /// Number of simulated privacy losses in each direction, for --accountant monte-carlo.
-    #[arg(long, default_value_t = 1_000_000)]
-    samples: usize,
-    /// Seed of the random losses, for --accountant monte-carlo.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Probability that the bound fails, part of δ, for --accountant monte-carlo.
-    #[arg(long, default_value_t = 1e-9)]
-    failure_probability: f64,
+    /// Number of simulated privacy losses in each direction, for --accountant monte-carlo
+    /// [default: 1000000].
+    #[arg(long)]
+    samples: Option<usize>,
+    /// Seed of the random losses, for --accountant monte-carlo [default: 0].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Probability that the bound fails, part of δ, for --accountant monte-carlo [default: 1e-9].
+    #[arg(long)]
+    failure_probability: Option<f64>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -54,6 +55,16 @@ enum AccountantChoice {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Output {
+    if arguments.accountant != AccountantChoice::MonteCarlo {
+        let given = [
+            ("--samples", arguments.samples.is_some()),
+            ("--seed", arguments.seed.is_some()),
+            ("--failure-probability", arguments.failure_probability.is_some()),
+        ];
+        if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(invalid(name, "has no effect without --accountant monte-carlo"));
+        }
+    }
     let events = arguments.training.read()?;
     let relation = events.relation;
     let delta = arguments.delta;
@@ -70,9 +81,9 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         AccountantChoice::Rdp => RdpAccountant::new(events.counted(), relation)?.epsilon(delta)?,
         AccountantChoice::Gdp => return central_limit(&events, arguments),
         AccountantChoice::MonteCarlo => MonteCarloAccountant::new(events.counted(), relation)?
-            .with_samples(arguments.samples)
-            .with_seed(arguments.seed)
-            .with_failure_probability(arguments.failure_probability)?
+            .with_samples(arguments.samples.unwrap_or(1_000_000))
+            .with_seed(arguments.seed.unwrap_or(0))
+            .with_failure_probability(arguments.failure_probability.unwrap_or(1e-9))?
             .epsilon(delta)?,
     };
     if arguments.json {

@@ -48,6 +48,13 @@ impl Dense {
         self.left.clone().swap_dims(1, 2).matmul(self.right.clone())
     }
 
+    /// Returns the product of each gradient with `direction`, `[rows, columns]`: `[batch_size]`.
+    pub(super) fn products(&self, direction: Tensor<2>) -> Tensor<1> {
+        let [batch_size, positions, columns] = self.right.dims();
+        let products = flat(self.left.clone()).matmul(direction) * flat(self.right.clone());
+        products.reshape([batch_size, positions * columns]).sum_dim(1).squeeze_dim(1)
+    }
+
     pub(super) fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<2> {
         let (left, right) = (self.left.clone(), self.right.clone());
         weighted_outer_products(left, right, coefficients.clone()).unwrap_or_else(|| {

@@ -153,12 +153,13 @@ impl Rule for OuterProducts {
         }
     }
 
-    /// Only for embeddings, where the gradient of a large vocabulary would be instantiated for
-    /// every example.
     fn products(&self, direction: Tensor<1>) -> Option<Tensor<1>> {
-        match (&self.dense, &self.indexed) {
-            (None, Some(indexed)) => Some(indexed.products(direction.reshape(self.weight))),
-            _ => None,
+        let direction: Tensor<2> = direction.reshape(self.weight);
+        let dense = self.dense.as_ref().map(|dense| dense.products(direction.clone()));
+        let indexed = self.indexed.as_ref().map(|indexed| indexed.products(direction));
+        match (dense, indexed) {
+            (Some(dense), Some(indexed)) => Some(dense + indexed),
+            (dense, indexed) => dense.or(indexed),
         }
     }
 
@@ -222,6 +223,10 @@ mod tests {
                 let magnitudes = rule.magnitudes().unwrap();
                 assert_eq!(magnitudes.roundings, roundings);
                 assert_equal(magnitudes.squared.sqrt(), expected, 1e-5);
+                let direction: Tensor<1> = numbers([12], 4, &device);
+                let products = rule.instantiate() * direction.clone().unsqueeze_dim(0);
+                let found = rule.products(direction).unwrap();
+                assert_equal(found, products.sum_dim(1).reshape([2]), 1e-5);
             }
 
             let roundings = |rule: &OuterProducts| {
