@@ -18,8 +18,8 @@ pub struct BnLeNet5Config {
     pub batch_norm: bool,
 }
 
-/// LeNet-5 with a BatchNorm after each convolution, built from Burn's own layers, except for `tanh`,
-/// which is faster here. It is trained by batch clipping, where layers may mix the images of a
+/// LeNet-5 with a BatchNorm after each convolution, built from Burn's own layers except for `tanh`,
+/// which has a faster kernel. It is trained by batch clipping, where layers may mix the images of a
 /// mini-set.
 ///
 /// The paper crops its images from 36 × 36 pixels to 32 × 32; here 28 × 28 are padded by 2, which
