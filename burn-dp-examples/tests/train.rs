@@ -251,7 +251,9 @@ fn ordinary_training_learns_and_claims_no_privacy() {
     let folder = tempfile::tempdir().unwrap();
     let stale = folder.path().join("out");
     std::fs::create_dir(&stale).unwrap();
-    std::fs::write(stale.join("privacy.txt"), "of an earlier run").unwrap();
+    for name in ["privacy.txt", "run.json"] {
+        std::fs::write(stale.join(name), "of an earlier run").unwrap();
+    }
     let (figures, _) = figures_in(folder.path(), &format!("{SMALL} --non-private --epochs 5"));
     assert!(stale.join("model.bpk").is_file());
     assert!(!stale.join("privacy.txt").exists(), "a statement next to a model that is not private");

@@ -195,8 +195,8 @@ impl fmt::Display for DpError {
             Self::OtherModel { path, reason } => write!(f, "`{path}` does not fit: {reason}"),
             Self::ChangedBuffer { path } => write!(
                 f,
-                "`{path}` cannot be published: it is not trained, but it changed: what a forward \
-                 pass stores of the examples would be published without noise; remove the layer, \
+                "`{path}` cannot be published: it is not trained, but it changed, or was not there \
+                 when the run began: what a forward pass stores of the examples would be published without noise; remove the layer, \
                  put it into evaluation mode, or, if only public data changed it, begin with \
                  `updates::private_copy` or call `DpOptimizer::accept_public_buffers`"
             ),
@@ -341,8 +341,8 @@ mod tests {
             (losses, "cannot compute per example: got 1 for 8 rows"),
             (
                 DpError::ChangedBuffer { path: "norm.mean".into() },
-                "`norm.mean` cannot be published: it is not trained, but it changed: what a \
-                 forward pass stores of the examples would be published without noise; remove the \
+                "`norm.mean` cannot be published: it is not trained, but it changed, or was not \
+                 there when the run began: what a forward pass stores of the examples would be published without noise; remove the \
                  layer, put it into evaluation mode, or, if only public data changed it, begin \
                  with `updates::private_copy` or call `DpOptimizer::accept_public_buffers`",
             ),

@@ -45,7 +45,7 @@ pub use backward::PrivateBackward;
 pub use device_costs::DeviceCosts;
 pub use explain::explain;
 pub use explanation::{ExplainedParameter, Explanation};
-pub(crate) use independence::{Probe, compare_values};
+pub(crate) use independence::{Compared, Probe, compare_values};
 pub use independence::{check_independence, check_independence_async};
 pub(crate) use per_example::GroupSum;
 pub use per_example::PerExampleGradients;

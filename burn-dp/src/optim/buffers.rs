@@ -1,6 +1,6 @@
 //! The check that nothing but the optimizer changes a model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use burn::module::Module;
@@ -12,8 +12,14 @@ use crate::device_read::read;
 use crate::ops::is_same_memory;
 use crate::walk::{Value, for_each_value};
 
-/// The values of a model that are not trained, by path.
-type Values = BTreeMap<String, Stored>;
+/// The values of a model, by path.
+#[derive(Clone, Debug, Default)]
+struct Values {
+    /// Those that are not trained.
+    stored: BTreeMap<String, Stored>,
+    /// The paths of those that were trained when the check began, or are now.
+    trained: BTreeSet<String>,
+}
 
 /// Compares the values that are not trained with their values at the start of the run: float,
 /// integer and boolean tensors, after running states took over what their threads stored.
@@ -24,8 +30,9 @@ type Values = BTreeMap<String, Stored>;
 ///
 /// # Privacy
 ///
-/// A value that a forward pass changes (running statistics, counters, caches) holds private data
-/// without noise and would be published with the model. Nothing is released after such a change.
+/// A value that a forward pass changes or adds (running statistics, counters, caches) holds private
+/// data without noise and would be published with the model. Nothing is released after such a
+/// change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BufferCheck {
     known: Option<Arc<Values>>,
@@ -70,7 +77,7 @@ impl BufferCheck {
 
     /// Returns whether the model has packed values.
     pub(crate) fn has_packed(&self) -> bool {
-        let mut known = self.known.iter().flat_map(|values| values.values());
+        let mut known = self.known.iter().flat_map(|values| values.stored.values());
         known.any(|value| matches!(value, Stored::Packed(_)))
     }
 
@@ -94,13 +101,7 @@ impl BufferCheck {
         extent: Extent,
     ) -> Result<(), DpError> {
         self.begin(model).await?;
-        let mut found = self.verified(model, extent).await?;
-        if extent == Extent::Step
-            && let Some(known) = self.known.as_deref().filter(|_| self.released)
-        {
-            let packed = known.iter().filter(|(_, value)| matches!(value, Stored::Packed(_)));
-            found.extend(packed.map(|(path, value)| (path.clone(), value.clone())));
-        }
+        let found = self.verified(model, extent).await?;
         *self = Self { known: Some(Arc::new(found)), released: true };
         Ok(())
     }
@@ -108,14 +109,29 @@ impl BufferCheck {
     /// Checks `model` and returns its current values.
     async fn verified<M: Module>(&self, model: &M, extent: Extent) -> Result<Values, DpError> {
         synchronize(model);
-        let found = collect(model, extent == Extent::Whole || !self.released).await?;
+        let mut found = collect(model, extent == Extent::Whole || !self.released).await?;
         let Some(before) = self.known.as_deref() else { return Ok(found) };
-        // Values that were trained at the start are not in it.
-        let pairs = found.iter().filter_map(|(path, now)| Some((path, before.get(path)?, now)));
-        match changed(pairs.collect()).await? {
-            None => Ok(found),
-            Some(path) => Err(DpError::ChangedBuffer { path }),
+        let mut pairs = Vec::new();
+        for (path, now) in &found.stored {
+            match before.stored.get(path) {
+                Some(before) => pairs.push((path, before, now)),
+                // It was trained before.
+                None if before.trained.contains(path) => {}
+                None => return Err(DpError::ChangedBuffer { path: path.clone() }),
+            }
         }
+        if let Some(path) = changed(pairs).await? {
+            return Err(DpError::ChangedBuffer { path });
+        }
+        // A value that is absent, or was not read, is compared when it is there again.
+        for (path, value) in &before.stored {
+            if !found.trained.contains(path) {
+                found.stored.entry(path.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        found.trained.retain(|path| before.stored.contains_key(path));
+        found.trained.extend(before.trained.iter().cloned());
+        Ok(found)
     }
 }
 
@@ -126,10 +142,13 @@ fn synchronize<M: Module>(model: &M) {
 }
 
 async fn collect<M: Module>(model: &M, packed: bool) -> Result<Values, DpError> {
-    let (mut found, mut reads) = (Values::new(), Vec::new());
+    let (mut found, mut reads) = (Values::default(), Vec::new());
     for_each_value(model, |place, value| {
         let stored = match value {
-            Value::Float(parameter) if parameter.is_trained => return,
+            Value::Float(parameter) if parameter.is_trained => {
+                found.trained.insert(place.path());
+                return;
+            }
             Value::Float(parameter) if parameter.value.is_packed() => {
                 if packed {
                     reads.push((place.path(), parameter.value.read("a packed value")));
@@ -141,10 +160,10 @@ async fn collect<M: Module>(model: &M, packed: bool) -> Result<Values, DpError> 
             Value::Bool(values) => Stored::Bool(values()),
             Value::Flag(_) => return,
         };
-        found.insert(place.path(), stored);
+        found.stored.insert(place.path(), stored);
     });
     for (path, read) in reads {
-        found.insert(path, Stored::Packed(blake3::hash(read.await?.as_bytes())));
+        found.stored.insert(path, Stored::Packed(blake3::hash(read.await?.as_bytes())));
     }
     Ok(found)
 }

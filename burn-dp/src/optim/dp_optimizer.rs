@@ -254,7 +254,7 @@ impl DpOptimizer {
     ///   ignored
     /// - `losses`: returns one loss for each row of a physical batch, computed with the model that
     ///   it receives. In a step that is tested it also receives batches with other numbers of rows,
-    ///   of at most `physical_batch_size`
+    ///   of at most `physical_batch_size`, or three for two units
     ///
     /// # Errors
     ///

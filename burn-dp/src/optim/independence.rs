@@ -83,18 +83,19 @@ impl Independence {
                  cannot show a dependence of values (a normalizer that is detached, the number of \
                  rows, a rank, a padded length), one before the first private layer, one on \
                  batches or in functions or processes that were not checked, one on what the \
-                 program keeps from earlier batches, or random values that depend on other \
-                 examples. That loss i was computed from unit i of the batch (rows in the \
+                 program keeps from earlier batches, one that reaches fewer than a quarter of the \
+                 examples, or random values that depend on other examples. That loss i was computed from unit i of the batch (rows in the \
                  order of the units, copies of a unit in consecutive rows, padding last) was not \
                  checked."
             }
             Self::ByValue { .. } => {
                 "A loss of one example that depends on other examples: a check cannot show a \
-                 dependence on batches that were not checked or on what the program keeps from \
-                 earlier ones, one in a function of losses behind a pointer of the type of another \
-                 one that was checked, a weak one (in single precision, of about a thousandth of \
-                 most losses, or a hundredth of a few), or one that reaches a single example of a \
-                 batch."
+                 dependence on batches that were not checked, on what the program keeps from \
+                 earlier ones, or on anything else that the function of losses holds (the number \
+                 of drawn units, other records), one in a function behind a pointer of the type of \
+                 another one that was checked, a weak one (in single precision, of about a \
+                 thousandth of most losses, or a hundredth of a few, and more where rounding moves \
+                 a loss by more), or one that reaches a single example of a batch."
             }
         }
     }

@@ -11,16 +11,23 @@ use burn_dp::train::{PrivateTrainStep, PrivateTrainingConfig};
 
 use crate::chosen_device::chosen_device;
 use crate::fixture::*;
+use crate::stored::{Counter, Flags};
 
 fn devices(count: usize) -> Vec<Device> {
     vec![chosen_device(); count]
 }
 
-/// A network that stores a mean of its examples, like a BatchNorm.
+/// A network that stores a mean of its examples, like a BatchNorm, or how many there were, or that
+/// there were any.
 #[derive(Module, Debug)]
 struct Tracking {
     net: Net,
     mean: RunningState<Tensor<1>>,
+    count: Counter,
+    seen: Flags,
+    /// The path of what it stores.
+    #[module(skip)]
+    stores: &'static str,
 }
 
 impl PrivateTrainStep for Tracking {
@@ -28,8 +35,15 @@ impl PrivateTrainStep for Tracking {
     type Output = RegressionOutput;
 
     fn losses(&self, rows: Tensor<2>) -> (Tensor<1>, RegressionOutput) {
-        let mean = rows.clone().mean().reshape([1]).detach();
-        self.mean.update(self.mean.value_sync() * 0.9 + mean * 0.1);
+        let (number, device) = (rows.dims()[0] as i32, device());
+        match self.stores {
+            "count" => self.count.set(Tensor::from_ints([number], &device)),
+            "seen" => self.seen.set(Tensor::from_data([true], &device)),
+            _ => {
+                let mean = rows.clone().mean().reshape([1]).detach();
+                self.mean.update(self.mean.value_sync() * 0.9 + mean * 0.1);
+            }
+        }
         self.net.output(rows)
     }
 }
@@ -48,26 +62,47 @@ impl InferenceStep for Tracking {
 #[test]
 fn a_running_mean_of_several_devices_is_never_released() {
     for (count, physical) in [(1, 4), (1, 64), (2, 3), (2, 4), (2, 6), (2, 8), (2, 64), (3, 4)] {
-        let config = PrivateTrainingConfig::new(physical).with_steps_per_epoch(STEPS_PER_EPOCH);
-        let folder = run_folder();
-        let private = config.with_checkpoints(folder.path()).init(plan()).unwrap();
-        let mean = RunningState::new(Tensor::zeros([1], &device()));
-        let model = private.model(Tracking { net: Net::new(), mean }).unwrap();
-        let metrics = tempfile::tempdir().unwrap();
-        let training = plain(private.supervised(metrics.path(), loader(&private), valid()));
-        let strategy = ExecutionStrategy::multi(devices(count), MultiDeviceOptim::OptimMainDevice);
-        let result = training.with_training_strategy(strategy.into()).launch(Learner::new(
-            model,
-            optimizer(),
-            scheduler(),
-        ));
-        let error = private.finish(&result).unwrap_err().to_string();
-        assert!(error.contains("`mean`") && error.contains("not trained"), "{error}");
-        assert_eq!(private.ledger().releases(), 0, "{count} devices, {physical}");
-        let saved = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap());
-        let saved = saved.filter(|entry| entry.path().is_dir()).count();
-        assert!(saved <= 1, "nothing but the beginning is saved");
+        never_released("mean", count, physical);
     }
+}
+
+#[test]
+fn counts_and_flags_of_several_devices_are_never_released() {
+    for (stores, count, physical) in
+        [("count", 1, 4), ("count", 2, 4), ("seen", 2, 4), ("seen", 2, 64)]
+    {
+        never_released(stores, count, physical);
+    }
+}
+
+fn never_released(stores: &'static str, count: usize, physical: usize) {
+    let config = PrivateTrainingConfig::new(physical).with_steps_per_epoch(STEPS_PER_EPOCH);
+    let folder = run_folder();
+    let private = config.with_checkpoints(folder.path()).init(plan()).unwrap();
+    let device = device();
+    let model = Tracking {
+        net: Net::new(),
+        mean: RunningState::new(Tensor::zeros([1], &device)),
+        count: Counter::new(Tensor::from_ints([0], &device)),
+        seen: Flags::new(Tensor::from_data([false], &device)),
+        stores,
+    };
+    let model = private.model(model).unwrap();
+    let metrics = tempfile::tempdir().unwrap();
+    let training = plain(private.supervised(metrics.path(), loader(&private), valid()));
+    let strategy = ExecutionStrategy::multi(devices(count), MultiDeviceOptim::OptimMainDevice);
+    let result = training.with_training_strategy(strategy.into()).launch(Learner::new(
+        model,
+        optimizer(),
+        scheduler(),
+    ));
+    let error = private.finish(&result).unwrap_err().to_string();
+    assert!(error.contains(&format!("`{stores}`")), "{error}");
+    assert!(error.contains("not trained"), "{error}");
+    assert_eq!(private.ledger().releases(), 0, "{count} devices, {physical}");
+    let saved = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap());
+    let saved = saved.filter(|entry| entry.path().is_dir()).count();
+    assert_eq!(saved, 0, "what the passes of the first step stored is not saved");
 }
 
 /// Compares several devices with one: bit for bit where their number does not change the rounding.

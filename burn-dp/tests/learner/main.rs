@@ -18,6 +18,8 @@ mod independence;
 mod kills;
 mod metrics;
 mod optimizers;
+#[path = "../support/stored.rs"]
+mod stored;
 mod units;
 mod users;
 mod weight_average;

@@ -88,7 +88,7 @@ fn gradient_clipping_of_burn_bounds_the_noisy_gradient() {
 
 #[test]
 fn a_learning_rate_that_is_not_finite_ends_the_training_before_the_release() {
-    for rate in [f64::NAN, f64::INFINITY] {
+    for rate in [f64::NAN, f64::INFINITY, 1e39] {
         let private = training_config().init(plan()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let learner = Learner::new(private.model(Net::new()).unwrap(), sgd(), constant(rate));

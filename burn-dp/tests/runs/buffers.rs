@@ -1,16 +1,10 @@
 //! Values of a model that are not trained and that a forward pass changes.
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
-
-use burn::module::{
-    Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
-    Param, ParamId, RunningState,
-};
+use burn::module::{Module, Param, RunningState};
 use burn::nn::Linear;
 use burn::optim::SgdConfig;
 use burn::tensor::quantization::QuantValue;
-use burn::tensor::{Bool, Device, Int, IntDType, Tensor};
+use burn::tensor::{Int, IntDType, Tensor};
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::DpOptimizer;
@@ -18,72 +12,7 @@ use burn_dp::sampling::Sampler;
 use burn_dp::{DpError, PublicSource};
 
 use crate::fixtures::{config, device, inputs, layer, run_folder};
-
-/// A value that a forward pass can replace, like Burn's `RunningState`, of a kind that Burn lacks.
-macro_rules! stored {
-    ($name:ident, $kind:ty, $visit:ident) => {
-        #[derive(Clone, Debug)]
-        struct $name {
-            id: ParamId,
-            value: Arc<Mutex<Tensor<1, $kind>>>,
-        }
-
-        impl $name {
-            fn new(value: Tensor<1, $kind>) -> Self {
-                Self { id: ParamId::new(), value: Arc::new(Mutex::new(value)) }
-            }
-
-            fn set(&self, value: Tensor<1, $kind>) {
-                *self.value.lock().unwrap() = value;
-            }
-        }
-
-        impl Module for $name {
-            fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
-                let value = self.value.lock().unwrap().clone();
-                visitor.$visit(&Param::initialized(self.id, value));
-            }
-            fn map<M: ModuleMapper>(self, _: &mut M) -> Self {
-                self
-            }
-            fn to_device(self, _: &Device) -> Self {
-                self
-            }
-            fn fork(self, _: &Device) -> Self {
-                self
-            }
-            fn collect_devices(&self, devices: Devices) -> Devices {
-                devices
-            }
-            fn materialize(self) -> Self {
-                self
-            }
-            fn valid(&self) -> Self {
-                self.clone()
-            }
-            fn train(self) -> Self {
-                self
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(stringify!($name))
-            }
-        }
-
-        impl ModuleDisplayDefault for $name {
-            fn content(&self, content: Content) -> Option<Content> {
-                content.optional()
-            }
-        }
-
-        impl ModuleDisplay for $name {}
-    };
-}
-
-stored!(Counter, Int, visit_int);
-stored!(Flags, Bool, visit_bool);
+use crate::stored::{Counter, Flags};
 
 /// The value that a forward pass changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +129,51 @@ fn a_value_whose_shape_or_type_changes_is_seen() {
     model.count.set(Tensor::empty([0], &device));
     for _ in 0..3 {
         model = step(&mut optim, model).unwrap();
+    }
+}
+
+#[derive(Module, Debug)]
+struct Caching {
+    fc: Private<Linear>,
+    cache: Option<Counter>,
+}
+
+// A value that is not there at first, such as a cache or statistics that the first batch creates,
+// or that is away for a step.
+#[test]
+fn a_value_that_appears_during_the_run_ends_it() {
+    let device = device();
+    let cache = |value: i32| Some(Counter::new(Tensor::from_ints([value], &device)));
+    let kept = || Some(0);
+    for (caches, released) in [
+        (vec![None, None, Some(1)], 2),
+        (vec![None, Some(1)], 1),
+        (vec![kept(), None, Some(1)], 2),
+        (vec![kept(), None, kept(), None], 4),
+        (vec![None, None], 2),
+    ] {
+        let mut optim = optimizer();
+        let mut model = Caching { fc: layer(3, 1, 1.0).private(), cache: None };
+        let mut error = None;
+        for (step, value) in caches.iter().enumerate() {
+            model.cache = value.and_then(cache);
+            let draw = optim.plan().sampler().unwrap().draw(step as u64).unwrap();
+            let losses = |model: &Caching, units: Vec<usize>| {
+                model.fc.forward(inputs(&units)).powi_scalar(2).reshape([-1])
+            };
+            let step = |model: Caching| -> Result<Caching, DpError> {
+                optim.backward(&model, &draw, losses)?;
+                Ok(optim.step(0.1, model, draw)?)
+            };
+            match step(model.clone()) {
+                Ok(trained) => model = trained,
+                Err(found) => error = Some(found.to_string()),
+            }
+        }
+        assert_eq!(optim.ledger().releases(), released, "{caches:?}");
+        let is_refused = released < caches.len() as u64;
+        assert_eq!(error.is_some(), is_refused, "{caches:?}");
+        assert!(error.is_none_or(|error| error.contains("`cache`")), "{caches:?}");
     }
 }
 

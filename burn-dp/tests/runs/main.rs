@@ -25,5 +25,7 @@ mod samplers;
 mod sensitivity;
 mod sparsification;
 mod steps;
+#[path = "../support/stored.rs"]
+mod stored;
 mod types;
 mod weight_average;

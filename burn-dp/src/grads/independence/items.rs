@@ -8,6 +8,7 @@ use super::whole_batch::check_reach;
 use crate::DpError;
 use crate::device_read::blocking;
 use crate::grads::PrivateBackward;
+use crate::model::private_copy;
 use crate::nn::{UnitScope, Units};
 use crate::random::LayerRandomness;
 
@@ -87,6 +88,8 @@ pub async fn check_independence_async<M: Module, I: Clone>(
     items: &[I],
     losses: impl Fn(&M, Vec<I>) -> Tensor<1>,
 ) -> Result<(), DpError> {
+    // A pass can store statistics of the items in the model.
+    let model = &private_copy(model);
     let randomness = LayerRandomness::known();
     let losses_of = |model: &M, positions: &[usize]| {
         let units = Units::Rows { units: positions.to_vec(), copies: 1 };
@@ -109,8 +112,8 @@ pub async fn check_independence_async<M: Module, I: Clone>(
     let mut losses_of = |model: &M, positions: &[usize]| Ok(losses_of(model, positions));
     let backward = PrivateBackward::new();
     match compare_values(model, &backward, items.len(), &mut losses_of).await? {
-        true => Ok(()),
-        false => Err(DpError::NotPerExample {
+        Some(_) => Ok(()),
+        None => Err(DpError::NotPerExample {
             reason: "the comparison of the items in different batches had no result: fewer than \
                      two items have a finite loss, finite gradients and a finite effect of \
                      rounding; check for overflow, for example in half precision, and test other \

@@ -10,6 +10,6 @@ mod whole_batch;
 
 pub use items::{check_independence, check_independence_async};
 pub(crate) use probe::Probe;
-pub(crate) use values::compare_values;
+pub(crate) use values::{Compared, compare_values};
 #[cfg(test)]
 pub(super) use whole_batch::OutputGrads;

@@ -8,6 +8,7 @@ use burn::tensor::Tensor;
 use super::observed::Observed;
 use super::rounding::Rounding;
 use crate::DpError;
+use crate::device_read::read_f64;
 use crate::grads::PrivateBackward;
 use crate::grads::directions::Directions;
 use crate::model::{ParameterGroups, private_copy};
@@ -23,7 +24,8 @@ pub(crate) type LossesOf<'a, M> = dyn FnMut(&M, &[usize]) -> Result<Tensor<1>, D
 
 /// Compares the loss of each unit, and its gradient for each parameter, between a batch and other
 /// batches of its units: in reverse order, in two halves, with some units twice, and each of up to
-/// sixteen units alone. Returns whether there were at least two units to compare.
+/// sixteen units alone. Returns the losses in the batch, or `None` if there were fewer than two
+/// units to compare.
 ///
 /// Gradients are compared by their norms, and by their products with one fixed random vector for
 /// each parameter, which detect a gradient of the same norm in another direction.
@@ -42,9 +44,9 @@ pub(crate) async fn compare_values<M: Module>(
     backward: &PrivateBackward,
     units: usize,
     losses_of: &mut LossesOf<'_, M>,
-) -> Result<bool, DpError> {
+) -> Result<Option<Compared>, DpError> {
     if units < 2 {
-        return Ok(false);
+        return Ok(None);
     }
     let model = private_copy(model);
     let groups = ParameterGroups::per_parameter(&model)?;
@@ -70,7 +72,7 @@ pub(crate) async fn compare_values<M: Module>(
         quantities.all(|(values, tolerances)| (values[unit] + tolerances[unit]).is_finite())
     };
     if all.iter().filter(|unit| comparable(unit)).count() < 2 {
-        return Ok(false);
+        return Ok(None);
     }
     let mut two = BTreeMap::new();
     for (arrangement, batches) in arrangements(units) {
@@ -99,7 +101,48 @@ pub(crate) async fn compare_values<M: Module>(
             return Err(mixed(&name(&groups, backward, quantity), arrangement));
         }
     }
-    Ok(true)
+    let copies = backward.group_size();
+    let mut losses = batch.values;
+    losses.truncate(copies);
+    Ok(Some(Compared { losses, tolerances, share_of_half }))
+}
+
+/// The losses of units that were compared between different batches.
+#[derive(Debug)]
+pub(crate) struct Compared {
+    /// `[copies][units]`
+    losses: Vec<Vec<f64>>,
+    /// How much each quantity of a unit may differ, losses first: `[quantities][units]`.
+    tolerances: Vec<Vec<f64>>,
+    /// The share of the tolerances by which half of the units may differ.
+    share_of_half: f64,
+}
+
+impl Compared {
+    /// Compares `losses`, `[rows]`, of a pass that begins with the same units.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::NotPerExample`] if two units differ, or half of them by less, and
+    /// [`DpError::Device`] if the losses cannot be read.
+    pub(crate) async fn check(&self, losses: &Tensor<1>) -> Result<(), DpError> {
+        let found = read_f64(losses.clone().inner(), "losses").await?;
+        let copies = self.losses.len();
+        let (mut two, mut half) = (0, 0);
+        for (copy, (losses, tolerances)) in self.losses.iter().zip(&self.tolerances).enumerate() {
+            for (unit, (expected, tolerance)) in losses.iter().zip(tolerances).enumerate() {
+                // A missing loss is another error.
+                let Some(&value) = found.get(unit * copies + copy) else { return Ok(()) };
+                two += usize::from(differs(value, *expected, *tolerance));
+                half += usize::from(differs(value, *expected, self.share_of_half * tolerance));
+            }
+        }
+        let units = self.losses.iter().map(Vec::len).sum::<usize>();
+        match two >= 2 || half >= units.div_ceil(2).max(2) {
+            true => Err(mixed("the loss", "in the batch that is clipped, padding included")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Returns the name of a quantity for messages.
@@ -202,7 +245,7 @@ mod tests {
                 assert!(grads.norm_methods().all(|(_, found)| found == method), "{rows:?}");
             }
             let compared = compare_values(&layer, &backward, units, &mut losses_of);
-            assert!(blocking(compared, "the comparison").unwrap());
+            assert!(blocking(compared, "the comparison").unwrap().is_some());
         }
     }
 
@@ -252,6 +295,34 @@ mod tests {
             let compared = compare_values(&layer, &backward, units, &mut losses_of);
             let accepted = blocking(compared, "the comparison").is_ok();
             assert_eq!(accepted, mixed < 2, "{mixed}");
+        }
+    }
+
+    #[test]
+    fn every_arrangement_finds_what_the_others_do_not() {
+        let device = training_devices().remove(0);
+        let config = LinearConfig::new(3, 1).with_bias(false);
+        let layer: Private<Linear> = config.init(&device).private();
+        let (units, backward) = (16, PrivateBackward::new());
+        let x: Tensor<2> = numbers([units, 3], 1, &device);
+        // Whether the rows of a batch mix.
+        let mixtures: [fn(&[usize]) -> bool; 4] = [
+            |rows| rows.len() == 16 && rows[0] > rows[15],
+            |rows| rows.len() == 8,
+            |rows| rows.len() > 16,
+            |rows| rows.len() == 1,
+        ];
+        let names = arrangements(units).into_iter().map(|(name, _)| name);
+        for (mixes, name) in mixtures.into_iter().zip(names) {
+            let mut losses_of = |layer: &Private<Linear>, rows: &[usize]| {
+                let indices: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
+                let indices = Tensor::<1, Int>::from_ints(indices.as_slice(), &device);
+                let outputs = layer.forward(x.clone().select(0, indices)).reshape([-1]);
+                Ok(if mixes(rows) { outputs * 2.0 } else { outputs })
+            };
+            let compared = compare_values(&layer, &backward, units, &mut losses_of);
+            let error = blocking(compared, "the comparison").err().unwrap().to_string();
+            assert!(error.contains(&format!("when it is computed {name}, by more")), "{error}");
         }
     }
 

@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Tensor};
 
 use crate::DpError;
-use crate::grads::{PrivateBackward, compare_values};
+use crate::grads::{Compared, PrivateBackward, compare_values};
 use crate::model::{in_precision, precision_name};
 use crate::nn::{UnitScope, Units};
 use crate::optim::LossFunction;
@@ -71,8 +71,13 @@ impl<M: Module, O: Send + 'static, T> Forward<'_, M, O, T> {
         self.losses_of(model, input, part.private_indices(), part.rows())
     }
 
-    /// Compares the values of `units` between different batches; see [`compare_values`].
-    pub(super) async fn compare(&self, model: &M, units: &[usize]) -> Result<bool, DpError> {
+    /// Compares the values of `units` between different batches, except for the last ninth; see
+    /// [`compare_values`].
+    pub(super) async fn compare(
+        &self,
+        model: &M,
+        units: &[usize],
+    ) -> Result<Option<Compared>, DpError> {
         // The larger batch of the test has one eighth more units, and it has to fit into memory
         // too.
         let units = &units[..units.len() - units.len().div_ceil(9).min(units.len() / 3)];

@@ -130,12 +130,12 @@ pub(super) fn of_facts(
 ///
 /// The chapter "What is and is not covered" of the book has the same list.
 const REFUSALS: [&str; 11] = [
-    "an item of the data set cannot be loaded, or it contradicts an earlier load",
+    "an item of the data set cannot be loaded or written as bytes, or it contradicts an earlier load",
     "two records are equal, a user is in two items, or the records are not the records of the run",
     "a layer refuses an input, for example a token that is not in the vocabulary",
-    "losses are missing, or a layer sees a different number of rows than there are losses",
+    "losses or items are missing, or a layer sees a different number of rows than there are losses",
     "the test of independence finds that a loss depends on another example, or has no result",
-    "a value that is not trained changed during a forward pass",
+    "a value that is not trained changed or appeared during a forward pass",
     "a loss does not depend on the model, or depends on it outside of the private layers",
     "the closure of a unit update returns an error",
     "the batcher, the closure of the losses or a kernel of the device panics",

@@ -168,13 +168,13 @@ fn trained_lengths<M: Module>(model: &M) -> Vec<usize> {
     lengths
 }
 
-/// Returns an error unless the learning rate of every trained parameter is finite: otherwise the
-/// budget of the step would be spent on a model that is not finite.
+/// Returns an error unless the learning rate of every trained parameter is finite in single
+/// precision: otherwise the budget of the step would be spent on a model that is not finite.
 fn check_learning_rate<M: Module>(model: &M, lr: &ModuleLearningRate) -> Result<(), DpError> {
     let mut unusable = None;
     for_each_trained(model, |path, parameter| {
         let lr = lr.lr_from_param(parameter.id, Some(path));
-        if unusable.is_none() && !lr.is_finite() {
+        if unusable.is_none() && !(lr as f32).is_finite() {
             unusable = Some(format!("must be finite, got {lr} for `{path}`; nothing was released"));
         }
     });

@@ -2,7 +2,7 @@
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
-use burn::module::Module;
+use burn::module::{Module, RunningState};
 use burn::nn::Linear;
 use burn::optim::SgdConfig;
 use burn::tensor::{DType, Device, Distribution, FloatDType, Tensor};
@@ -219,6 +219,75 @@ fn mixtures_without_a_gradient_are_accepted_by_gradient_and_refused_by_value() {
         });
         assert!(refused.is_err(), "{name}");
     }
+}
+
+// The other batches of the test have 56, 28, 63 and 1 rows.
+#[test]
+fn a_mixture_in_the_pass_that_is_clipped_alone_is_found() {
+    let mixed: Losses = |model, batch| {
+        let losses = honest(model, &batch);
+        let mean = losses.clone().mean().detach();
+        if losses.dims()[0] == 64 { losses * mean } else { losses }
+    };
+    for (units, padded) in [(64, false), (60, true)] {
+        let (model, mut optim) = (model(), optimizer(units));
+        let builder = PrivateDataLoaderBuilder::new(Batches).with_device(device());
+        let builder = if padded { builder.with_padding() } else { builder };
+        let sampler = optim.plan().sampler().unwrap();
+        let data = InMemDataset::new(items(units));
+        let batch = builder.build(data, sampler, 1).unwrap().next().unwrap().unwrap();
+        let error = optim.backward_batch(&model, &batch, 64, mixed).unwrap_err().to_string();
+        assert!(error.contains("in the batch that is clipped, padding included"), "{error}");
+        optim.discard();
+        // The function is tested again.
+        assert!(optim.backward_batch(&model, &batch, 64, mixed).is_err());
+        optim.discard();
+        let losses = |model: &Net, batch| honest(model, &batch);
+        optim.backward_batch(&model, &batch, 64, losses).unwrap();
+        optim.step(0.1, model, batch).unwrap();
+    }
+}
+
+#[test]
+fn a_batch_of_few_units_proves_nothing() {
+    let plan = |seed| {
+        let plan = PrivacyPlanConfig::new(200, 10.0).with_steps(2).with_noise_multiplier(1.0);
+        plan.with_insecure_seed(InsecureSeed(seed)).init().unwrap()
+    };
+    let drawn = |seed, step| {
+        let draw = plan(seed).sampler().unwrap().draw(step).unwrap();
+        draw.private_indices().len()
+    };
+    let seed = (0..).find(|&seed| (2..5).contains(&drawn(seed, 0)) && drawn(seed, 1) > 9).unwrap();
+    let mut optim = plan(seed).optimizer(SgdConfig::new().init());
+    let mut model = model();
+    for step in 0..2 {
+        let batch = draw(&optim, items(200), step);
+        optim.backward_batch(&model, &batch, 64, |model: &Net, b| honest(model, &b)).unwrap();
+        model = optim.step(0.1, model, batch).unwrap();
+        let is_checked = matches!(optim.independence(), Independence::ByValue { .. });
+        assert_eq!(is_checked, step == 1);
+    }
+}
+
+#[derive(Module, Debug)]
+struct Storing {
+    layer: Private<Linear>,
+    mean: RunningState<Tensor<1>>,
+}
+
+#[test]
+fn a_check_of_items_stores_nothing_in_the_model() {
+    let mean = RunningState::new(Tensor::zeros([3], &device()));
+    let model = Storing { layer: layer(3, 3, 1), mean };
+    check_independence(&model, &items(8), |model: &Storing, items| {
+        let first = Batches.batch(items, &device()).first();
+        model.mean.update(first.clone().mean_dim(0).reshape([3]));
+        let _ = model.mean.value_sync();
+        squares(model.layer.forward(first))
+    })
+    .unwrap();
+    assert_eq!(model.mean.value_sync().into_data().try_to_vec::<f32>().unwrap(), [0.0; 3]);
 }
 
 #[test]
