@@ -529,6 +529,16 @@ fn results_that_cannot_be_written_are_an_error_and_the_run_resumes() {
     }
 }
 
+// Where the administrator cannot write either.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_nobody_can_write_to_is_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("{SMALL} --steps 3 --output /sys/kernel/burn-dp");
+    let message = refusal_in(folder.path(), &line);
+    assert!(message.contains("error: ") && message.contains("/sys/kernel/burn-dp"), "{message}");
+}
+
 #[test]
 fn a_file_in_place_of_a_folder_is_refused_by_its_name() {
     let folder = tempfile::tempdir().unwrap();

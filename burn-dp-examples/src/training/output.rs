@@ -300,6 +300,29 @@ pub(super) fn keep_ledger(folder: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
+/// Removes the results of a run from its folder. Files of others are kept.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Io`] if a file cannot be removed.
+pub(super) fn remove_results(folder: &Path) -> Result<(), TrainError> {
+    files::remove_incomplete(folder)?;
+    let results = [
+        MODEL_FILE,
+        AVERAGED_MODEL_FILE,
+        STATEMENT_JSON,
+        STATEMENT_TEXT,
+        LEDGER_FILE,
+        TRAINING_PLOT,
+        FIGURES_FILE,
+    ];
+    results.iter().try_for_each(|name| files::remove(&folder.join(name)))?;
+    let kept = (1u32..).map(|number| folder.join(format!("ledger-{number}.json")));
+    let kept: Vec<_> = kept.take_while(|path| path.is_file()).collect();
+    // The last one first, so that an interrupted removal can be continued.
+    kept.iter().rev().try_for_each(|path| files::remove(path))
+}
+
 /// Returns whether a file is a ledger with the same releases.
 fn is_of(ledger: Option<&PrivacyLedger>, found: &[u8]) -> bool {
     let found = std::str::from_utf8(found).ok();

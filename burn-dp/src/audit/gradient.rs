@@ -12,16 +12,29 @@ use crate::updates::UnitUpdate;
 /// Canaries whose gradient has one nonzero value (Dirac gradients), each at a different position,
 /// evenly spread over the trained parameters.
 ///
-/// They are units of any plan, whether the unit is an example or a user: [`update`](Self::update)
-/// returns the contribution of a canary, for
-/// [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates) or
-/// [`clip_updates`](crate::updates::clip_updates). [`observe`](Self::observe) adds up the released
-/// updates. The directions are orthogonal, so the canaries of one run do not influence each other,
-/// as long as the other units have no gradient in these directions, or the same one in every run.
+/// A canary is a unit of the plan, an example or a user. [`update`](Self::update) returns its
+/// contribution for [`DpOptimizer::unit_updates`](crate::optim::DpOptimizer::unit_updates) or
+/// [`clip_updates`](crate::updates::clip_updates). It does not pass through `backward` or
+/// `backward_batch`, so their gradients are not audited. [`observe`](Self::observe) adds up the
+/// released updates. The directions are orthogonal, so the canaries of one run do not influence
+/// each other, as long as the other units have no gradient in these directions, or the same one in
+/// every run.
 ///
-/// With plain SGD and a norm of at least the clipping threshold, the scores have the distribution
-/// of the worst case that the accountant assumes. Other optimizers mix steps or coordinates, and
-/// the audit is weaker.
+/// The scores have the distribution of the worst case that the accountant assumes if every unit is
+/// in every step, one threshold clips the whole gradient, `norm` is at least that threshold, the
+/// noise of the steps is independent, and plain SGD, noise and threshold stay the same. Otherwise
+/// the audit is weaker. Its bound is still valid, because the scores follow from what was released:
+///
+/// - With sampling, the sum contains the noise of steps without the canary. Use
+///   [`one_run`](super::Audit::one_run): `gdp` needs the full batch, and in batches of a fixed size
+///   one canary displaces another.
+/// - With a threshold for each group, a canary reaches the threshold of its own group only.
+/// - If neighbors replace a unit, a canary is replaced with zero instead of its opposite.
+/// - Other optimizers mix steps or coordinates.
+///
+/// With adaptive clipping the bound is not valid for adding or removing a unit: a canary that is
+/// left out still counts as a unit, and the counts move the thresholds of all canaries. The scores
+/// ignore the released counts.
 pub struct GradientCanaries {
     norm: f64,
     /// The place of each canary: number of the parameter, and of the value in it. Ascending.

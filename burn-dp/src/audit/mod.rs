@@ -12,9 +12,10 @@
 //! | inserted example or user | [`CanaryDataset`] | any, for example minus the loss of the model |
 //! | mislabeled example | [`wrong_labels`], [`CanaryDataset`] | minus the loss |
 //!
-//! Gradient canaries are the strongest: their scores have the distribution that the accountant
-//! assumes in the worst case. They reveal mistakes in the mechanism. Inserted examples show what an
-//! attacker without access to the updates learns.
+//! Gradient canaries reveal mistakes in clipping, noise and sampling. They are the strongest: with
+//! the full batch in every step and one clipping threshold, their scores have the distribution that
+//! the accountant assumes in the worst case. For other plans, see [`GradientCanaries`]. Inserted
+//! examples show what an attacker without access to the updates learns.
 //!
 //! # Example
 //!
@@ -70,6 +71,8 @@
 mod coins;
 mod examples;
 mod gradient;
+#[cfg(test)]
+mod honest;
 #[cfg(test)]
 mod tests;
 

@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::folder::{create, private_options, remove, sync_parent, write, write_at};
-use super::log_lines::{self, Tail, checked, split_tail};
+use super::log_content::{CHECKSUM, RUN_DIGITS, fits};
+use super::log_lines::{self, checked};
 use crate::DpError;
 use crate::optim::engine::damaged;
 use crate::optim::releases::{KeyStorage, Releases};
+use crate::random::Key;
 
 /// Version of the format. Other versions are refused.
 const FORMAT: u32 = 1;
@@ -51,6 +53,8 @@ enum Found {
     /// Part of a key, because writing or erasing it was interrupted.
     CutOff,
     Key(Content),
+    /// Anything else. It may belong to another program.
+    Other,
 }
 
 impl KeyFile {
@@ -114,8 +118,8 @@ impl KeyFile {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::SavedState`] if the file has the key of another run, and [`DpError::Io`]
-    /// if it cannot be written.
+    /// Returns [`DpError::SavedState`] if the file has the key of another run or is not a key, and
+    /// [`DpError::Io`] if it cannot be written.
     pub(super) fn store(
         &self,
         run: u64,
@@ -135,6 +139,7 @@ impl KeyFile {
                     self.path.display()
                 )));
             }
+            Found::Other => return Err(self.not_a_key()),
         }
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             create(folder)?;
@@ -142,8 +147,8 @@ impl KeyFile {
         let content = Content { format: FORMAT, run, key: key.to_string() };
         let line = Zeroizing::new(log_lines::line(&content)?);
         if let Err(error) = write(&self.path, line.as_bytes()) {
-            // An incomplete key has no use.
-            let _ = self.erase();
+            // An incomplete key has no use. What another program wrote in the meantime is kept.
+            let _ = self.erase_of(run);
             return Err(error);
         }
         sync_parent(&self.path)?;
@@ -175,6 +180,7 @@ impl KeyFile {
                 self.path.display()
             ))),
             Ok(Found::CutOff) => Err(damaged(&self.path, "it is cut off")),
+            Ok(Found::Other) => Err(damaged(&self.path, "it is not a key of this version")),
             Ok(Found::Nothing) => Err(DpError::saved_state(format!(
                 "the key {} is missing, without which the run cannot continue; restore the file (a \
                  program of your own can name another one with `Checkpointer::with_key_file`)",
@@ -185,12 +191,27 @@ impl KeyFile {
     }
 
     /// Erases the key if it is the key of the run `run`, or an incomplete one.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::SavedState`] if the file is not a key, and [`DpError::Io`] if it cannot
+    /// be erased.
     pub(super) fn erase_of(&self, run: u64) -> Result<(), DpError> {
         match self.read()? {
-            Found::Key(content) if content.run != run => Ok(()),
             Found::Nothing => Ok(()),
-            _ => self.erase(),
+            Found::Key(content) if content.run != run => Ok(()),
+            Found::Key(_) | Found::CutOff => self.erase(),
+            Found::Other => Err(self.not_a_key()),
         }
+    }
+
+    fn not_a_key(&self) -> DpError {
+        DpError::saved_state(format!(
+            "{} is not a key of this version, and may belong to another program; move it away, or \
+             give the run another folder (a program of your own can name another file with \
+             `Checkpointer::with_key_file`)",
+            self.path.display()
+        ))
     }
 
     /// Overwrites the key and removes the file, if it exists.
@@ -223,25 +244,33 @@ impl KeyFile {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
             read => read.map_err(|error| DpError::io(&self.path, error))?,
         };
-        let found = self.parse(&bytes);
+        let found = parse(&bytes);
         bytes.zeroize();
-        found
+        Ok(found)
     }
+}
 
-    fn parse(&self, bytes: &[u8]) -> Result<Found, DpError> {
-        let (complete, tail) = split_tail(bytes);
-        let is_cut = complete == 0 && matches!(tail, Tail::None | Tail::CutOff);
-        // A key is overwritten with zeros from its beginning.
-        if is_cut || bytes.first() == Some(&0) {
-            return Ok(Found::CutOff);
-        }
-        let text = std::str::from_utf8(bytes).ok().map(str::trim_end).and_then(checked);
-        let content = text.and_then(|json| serde_json::from_str::<Content>(json).ok());
-        match content.filter(|content| content.format == FORMAT) {
-            Some(content) => Ok(Found::Key(content)),
-            None => Err(damaged(&self.path, "it is not a key of this version")),
-        }
+fn parse(bytes: &[u8]) -> Found {
+    let text = std::str::from_utf8(bytes).ok().map(str::trim_end).and_then(checked);
+    let content = text.and_then(|json| serde_json::from_str::<Content>(json).ok());
+    match content.filter(|content| content.format == FORMAT) {
+        Some(content) => Found::Key(content),
+        None if is_cut_off(bytes) => Found::CutOff,
+        None => Found::Other,
     }
+}
+
+/// Returns whether these bytes are left if writing or erasing a key is interrupted: its line is
+/// written from its beginning, and overwritten with zeros from its beginning.
+fn is_cut_off(bytes: &[u8]) -> bool {
+    let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
+    (1..=RUN_DIGITS).any(|digits| {
+        let (run, key) = ("*".repeat(digits), "#".repeat(2 * Key::LENGTH));
+        let line = format!("{CHECKSUM} {{\"format\":{FORMAT},\"run\":{run},\"key\":\"{key}\"}}\n");
+        // A line that only lacks its line break is a key, or damaged.
+        let longest = if zeros == 0 { line.len() - 2 } else { line.len() };
+        bytes.len() <= longest && fits(&bytes[zeros..], &line[zeros..])
+    })
 }
 
 /// Returns the run in `folder` whose key was erased, if there is one.
@@ -265,6 +294,97 @@ pub(super) fn mark_erased(folder: &Path, run: u64) -> Result<(), DpError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    fn line(run: u64) -> Vec<u8> {
+        let content = Content { format: FORMAT, run, key: "ab".repeat(Key::LENGTH) };
+        log_lines::line(&content).unwrap().into_bytes()
+    }
+
+    #[test]
+    fn every_part_that_writing_or_erasing_leaves_is_cut_off() {
+        for run in [0, 7, u64::MAX] {
+            let whole = line(run);
+            for end in 0..=whole.len() {
+                for erased in 0..=end {
+                    let mut left = whole[..end].to_vec();
+                    left[..erased].fill(0);
+                    // The key is complete without its line break.
+                    let is_key = erased == 0 && end + 1 >= whole.len();
+                    match parse(&left) {
+                        Found::Key(found) => assert!(is_key && found.run == run, "{end} {erased}"),
+                        Found::CutOff => assert!(!is_key, "{end} {erased}"),
+                        Found::Nothing | Found::Other => panic!("{run} {end} {erased}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_cut_off_is_replaced_and_erased() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.key");
+        let (file, whole) = (KeyFile::new(&path), line(7));
+        let half = whole.len() / 2;
+        let mut half_erased = whole.clone();
+        half_erased[..half].fill(0);
+        let zeros = vec![0; whole.len()];
+        for left in [Vec::new(), whole[..half].to_vec(), half_erased, zeros] {
+            fs::write(&path, &left).unwrap();
+            assert!(file.store(8, &"ab".repeat(Key::LENGTH), |_| false).unwrap());
+            assert_eq!(fs::read(&path).unwrap(), line(8));
+            fs::write(&path, &left).unwrap();
+            file.erase_of(8).unwrap();
+            assert!(!path.exists());
+        }
+    }
+
+    // Sharp edge: a token or a key of another program has the name of the file.
+    #[test]
+    fn a_file_of_others_in_place_of_a_key_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.key");
+        let file = KeyFile::new(&path);
+        let zeros_and = |count: usize, rest: &[u8]| [vec![0; count], rest.to_vec()].concat();
+        let whole = line(7);
+        let mut flipped = whole.clone();
+        flipped[whole.len() - 4] ^= 1;
+        let mut foreign = vec![
+            b"secret".to_vec(),
+            b"secret\n".to_vec(),
+            b"0123456789abcdef".to_vec(),
+            zeros_and(1, b"secret"),
+            zeros_and(40, b"secret\n"),
+            zeros_and(5_000, b"a long text\n"),
+            zeros_and(200, b""),
+            [&whole[..whole.len() / 2], b"\n"].concat(),
+            [&whole[..], b"and more"].concat(),
+            flipped.clone(),
+            flipped[..flipped.len() - 1].to_vec(),
+        ];
+        // As from `openssl rand 32`.
+        for seed in 0..20_u64 {
+            let mut state = seed;
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state.to_be_bytes()[0]
+            };
+            let mut random: Vec<u8> = (0..32).map(|_| next()).collect();
+            foreign.push([random.clone(), b"\n".to_vec()].concat());
+            foreign.push(random.clone());
+            random[0] = 0;
+            foreign.push(random);
+        }
+        for content in foreign {
+            fs::write(&path, &content).unwrap();
+            let stored = file.store(8, &"ab".repeat(Key::LENGTH), |_| true).map(|_| ());
+            for refused in [stored, file.erase_of(7)] {
+                let error = refused.unwrap_err().to_string();
+                assert!(error.contains("model.key") && error.contains("move it away"), "{error}");
+            }
+            assert_eq!(fs::read(&path).unwrap(), content);
+        }
+    }
 
     // Sharp edge: the blocks of the file are overwritten, not only its name removed.
     #[test]

@@ -13,11 +13,18 @@ use crate::optim::releases::{Mark, Releases};
 /// Version of the format. Other versions are refused.
 pub(super) const FORMAT: u32 = 1;
 
-/// The part of the header that is not written yet.
-const UNWRITTEN: [u8; 8] = [0; 8];
+/// The shape of a checksum, see [`fits`].
+pub(super) const CHECKSUM: &str = "########";
 
-/// Maximum length of the header.
-const MAX_HEADER: usize = 64;
+/// The shape of the beginning of the line of the first release.
+const FIRST_RELEASE: &str = "######## {\"step\":0,\"mark\":[";
+
+/// Maximum number of digits of a run.
+pub(super) const RUN_DIGITS: usize = 20;
+
+/// Minimum number of zeros in a header that is not complete. A single flipped bit cannot create a
+/// row of zeros.
+const UNWRITTEN: usize = 8;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +64,8 @@ pub(super) fn parse(
     run: Option<u64>,
 ) -> Result<(Releases, usize), DpError> {
     let damaged = |reason: &str| damaged(path, reason);
+    let not_a_log =
+        |reason: &str| damaged(&format!("{reason}: if it is not a log of releases, move it away"));
     let (complete, tail) = split_tail(bytes);
     let end = match tail {
         // A line is written before its release, so the release of an incomplete line did not take
@@ -65,9 +74,9 @@ pub(super) fn parse(
         Tail::Complete => bytes.len(),
         Tail::Damaged => return Err(damaged("the end of its last line is not what was written")),
     };
-    let text = std::str::from_utf8(&bytes[..end]).map_err(|_| damaged("not a text"))?;
+    let text = std::str::from_utf8(&bytes[..end]).map_err(|_| not_a_log("not a text"))?;
     let mut lines = text.lines();
-    let header = lines.next().and_then(checked).ok_or_else(|| damaged("no header"))?;
+    let header = lines.next().and_then(checked).ok_or_else(|| not_a_log("no header"))?;
     let header: Header = serde_json::from_str(header)
         .map_err(|error| damaged(&format!("the header is unknown: {error}")))?;
     if header.format != FORMAT {
@@ -99,22 +108,50 @@ pub(super) fn parse(
     Ok((releases, end))
 }
 
-/// Returns whether a log has no release, so that nothing is lost if it is removed.
+/// Returns whether a log has no release, so that nothing is lost if it is replaced. The file of
+/// another program is not an unused log.
 pub(super) fn is_unused(bytes: &[u8]) -> bool {
-    // The header, which is written last, does not exist yet. A single flipped bit cannot create a
-    // row of zeros.
-    if bytes.windows(UNWRITTEN.len()).take(MAX_HEADER).any(|part| part == UNWRITTEN) {
+    if is_without_header(bytes) {
         return true;
     }
     let (complete, tail) = split_tail(bytes);
     let lines = bytes[..complete].iter().filter(|&&byte| byte == b'\n').count();
-    match lines {
-        0 => tail != Tail::Damaged,
-        1 => {
-            let header = std::str::from_utf8(&bytes[..complete - 1]).ok().and_then(checked);
-            let is_header = header.is_some_and(|json| serde_json::from_str::<Header>(json).is_ok());
-            is_header && matches!(tail, Tail::None | Tail::CutOff)
-        }
-        _ => false,
+    if lines != 1 {
+        return false;
     }
+    let header = std::str::from_utf8(&bytes[..complete - 1]).ok().and_then(checked);
+    let is_header = header.is_some_and(|json| serde_json::from_str::<Header>(json).is_ok());
+    is_header && matches!(tail, Tail::None | Tail::CutOff)
+}
+
+/// Returns whether these bytes are a log whose header is not complete. The header is written last:
+/// until then, zeros are in its place if there are lines of releases.
+fn is_without_header(bytes: &[u8]) -> bool {
+    (1..=RUN_DIGITS).any(|digits| {
+        let run = "*".repeat(digits);
+        let header = format!("{CHECKSUM} {{\"format\":{FORMAT},\"run\":{run}}}\n");
+        let (begun, lines) = bytes.split_at(bytes.len().min(header.len()));
+        let end = begun.iter().position(|&byte| byte == 0).unwrap_or(begun.len());
+        let (written, zeros) = begun.split_at(end);
+        if !fits(written, &header) || zeros.iter().any(|&byte| byte != 0) {
+            return false;
+        }
+        if !lines.is_empty() {
+            let is_release = lines.len() > CHECKSUM.len() + 1 && fits(lines, FIRST_RELEASE);
+            return zeros.len() >= UNWRITTEN && is_release;
+        }
+        // Zeros alone remain where the machine lost its power.
+        let is_part = end < header.len() && split_tail(bytes).1 != Tail::Damaged;
+        written.is_empty() || zeros.is_empty() && is_part
+    })
+}
+
+/// Returns whether bytes have a shape, as far as both reach. In a shape, `#` is a hexadecimal
+/// digit, `*` is a decimal digit, and any other character is itself.
+pub(super) fn fits(bytes: &[u8], shape: &str) -> bool {
+    bytes.iter().zip(shape.bytes()).all(|(&byte, expected)| match expected {
+        b'#' => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+        b'*' => byte.is_ascii_digit(),
+        _ => byte == expected,
+    })
 }

@@ -393,12 +393,46 @@ mod tests {
             drop(run);
             assert_eq!(LogFile::read(&path, 8).unwrap().len(), 1);
         }
+        for end in 0..header.len() {
+            let mut left = header.as_bytes()[..end].to_vec();
+            assert!(is_unused(&left), "{end}");
+            left.fill(0);
+            assert!(is_unused(&left), "{end}");
+        }
         // A log that a run has just started to write is its own.
         fs::remove_file(&path).unwrap();
         let mut first = Releases::new(7);
         LogFile::attach(&mut first, &path, UnusedLog::Replace).unwrap();
         let error = refused(8, &path, UnusedLog::Replace);
         assert!(error.contains("is in use"), "{error}");
+    }
+
+    // Sharp edge: a file of another program has the name of the log.
+    #[test]
+    fn a_file_of_others_in_place_of_a_log_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("releases.log");
+        let zeros_and = |count: usize, rest: &[u8]| [vec![0; count], rest.to_vec()].concat();
+        for foreign in [
+            b"v1".to_vec(),
+            b"v1 is released\n".to_vec(),
+            b"0123456789abcdef".to_vec(),
+            b"01234567 {\"format\":2".to_vec(),
+            [b"binary".to_vec(), vec![0; 40]].concat(),
+            [b"01234567 {\"format\":1".to_vec(), zeros_and(40, b"\xff binary\n")].concat(),
+            zeros_and(8, b"v1 is released\n"),
+            zeros_and(40, b"v1 is released"),
+            zeros_and(30, b"abc"),
+            zeros_and(100, b""),
+        ] {
+            fs::write(&path, &foreign).unwrap();
+            let found = LogFile::abandoned(&path).err().unwrap().to_string();
+            for error in [found, refused(8, &path, UnusedLog::Replace)] {
+                assert!(error.contains("releases.log is damaged"), "{error}");
+                assert!(error.contains("move it away"), "{error}");
+            }
+            assert_eq!(fs::read(&path).unwrap(), foreign);
+        }
     }
 
     #[test]

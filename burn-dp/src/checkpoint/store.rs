@@ -27,7 +27,8 @@ use crate::optim::releases::Releases;
 /// killed at any time therefore leaves a complete checkpoint behind, or none if it was killed
 /// during the first. A second checkpoint of the same step replaces the first, because the model, an
 /// average, or the state of the clipping policy may have changed. Other files and folders, even
-/// those with similar names, are left unchanged.
+/// those with similar names, are left unchanged. A file in place of the key or the log that no run
+/// wrote is an error.
 ///
 /// # Privacy
 ///
@@ -74,9 +75,10 @@ impl Checkpointer {
     ///
     /// Returns [`DpError::Io`] with the file that could not be written; the previous checkpoint
     /// still exists then, and the run can be saved again. Returns [`DpError::SavedState`] if the
-    /// folder or the key file belongs to another run, [`DpError::InvalidState`] if the log or the
-    /// key of this run is elsewhere, and [`DpError::ChangedBuffer`] if a value of the model that is
-    /// not trained changed during the run.
+    /// folder, the log or the key file belongs to another run or another program,
+    /// [`DpError::InvalidState`] if the log or the key of this run is elsewhere, and
+    /// [`DpError::ChangedBuffer`] if a value of the model that is not trained changed during the
+    /// run.
     pub fn save<M: Module>(&self, model: &M, optim: &DpOptimizer) -> Result<(), DpError> {
         let verified = optim.engine.buffers.verify(model, Extent::Whole);
         blocking(verified, "DpOptimizer::to_record_async")?;

@@ -84,9 +84,9 @@ impl Independence {
                  rows, a rank, a padded length), one before the first private layer, one on \
                  batches or in functions or processes that were not checked, one on what the \
                  program keeps from earlier batches, one that reaches fewer than a quarter of the \
-                 examples, or random values that depend on other examples. That loss i was computed from unit i of the batch (rows in the \
-                 order of the units, copies of a unit in consecutive rows, padding last) was not \
-                 checked."
+                 examples, or random values that depend on other examples. That loss i was \
+                 computed from unit i of the batch (rows in the order of the units, copies of a \
+                 unit in consecutive rows, padding last) was not checked."
             }
             Self::ByValue { .. } => {
                 "A loss of one example that depends on other examples: a check cannot show a \

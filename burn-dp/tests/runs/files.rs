@@ -225,6 +225,16 @@ fn a_folder_that_cannot_be_written_to_is_refused_with_the_way_out() {
     run(folder.path(), Saves::FromTheBeginning).unwrap();
 }
 
+// Where the administrator cannot write either.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_nobody_can_write_to_is_refused_with_the_way_out() {
+    let error = run("/sys/kernel/burn-dp".as_ref(), Saves::FromTheBeginning).unwrap_err();
+    assert!(matches!(error, DpError::Io { .. }), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("/sys/kernel/burn-dp") && error.contains("choose another"), "{error}");
+}
+
 #[test]
 fn a_run_that_another_process_uses_is_refused() {
     let folder = run_folder();

@@ -252,6 +252,29 @@ fn a_missing_foreign_or_damaged_key_is_refused_with_the_way_out() {
     assert!(restore(&checkpointer).is_ok());
 }
 
+#[test]
+fn a_run_does_not_begin_in_place_of_a_file_of_others() {
+    let folder = run_folder();
+    let checkpointer = Checkpointer::new(folder.path());
+    let (optim, model) = (optimizer(), Net::new());
+    let file = checkpointer.key_file().unwrap();
+    for foreign in ["secret", "secret\n", "\0\0\0secret"] {
+        fs::write(&file, foreign).unwrap();
+        let error = checkpointer.save(&model, &optim).unwrap_err().to_string();
+        assert!(error.contains("run.key") && error.contains("move it away"), "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), foreign);
+    }
+    fs::remove_file(&file).unwrap();
+    let log = folder.path().join("releases.log");
+    fs::write(&log, "v1").unwrap();
+    let error = checkpointer.save(&model, &optim).unwrap_err().to_string();
+    assert!(error.contains("releases.log") && error.contains("move it away"), "{error}");
+    assert_eq!(fs::read_to_string(&log).unwrap(), "v1");
+    assert!(!file.exists());
+    fs::remove_file(&log).unwrap();
+    checkpointer.save(&model, &optim).unwrap();
+}
+
 #[cfg(unix)]
 #[test]
 fn a_key_that_others_can_read_is_stated_also_when_it_is_erased() {

@@ -100,6 +100,7 @@ mod tests {
 
     use clap::Parser;
 
+    use super::runs::{MARKER, RESULTS, RUN};
     use super::settings::{Length, PublicTraining};
     use super::*;
     use crate::experiments::{Experiment, ExperimentOptions};
@@ -156,9 +157,15 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let options = options(folder.path(), more);
             // What a killed run leaves.
-            let killed = folder.path().join(format!("out/{name}.quick"));
-            std::fs::create_dir_all(killed.join("run/checkpoints")).unwrap();
-            std::fs::write(killed.join("run.key"), KEY).unwrap();
+            let experiment = folder.path().join(format!("out/{name}.quick"));
+            let killed = experiment.join(RUN);
+            std::fs::create_dir_all(killed.join("results/checkpoints")).unwrap();
+            std::fs::write(killed.join(MARKER), "").unwrap();
+            std::fs::write(killed.join("results.key"), KEY).unwrap();
+            // What others have there.
+            let others = ["run/model.bpk", "run.key"].map(|name| experiment.join(name));
+            std::fs::create_dir(experiment.join("run")).unwrap();
+            others.iter().for_each(|path| std::fs::write(path, "of others").unwrap());
             let figure = run_with(&options, TINY).unwrap();
             assert_eq!((figure.experiment.as_str(), figure.series.len()), (name, lines));
             assert_eq!(figure.verdicts.len(), 1);
@@ -166,7 +173,22 @@ mod tests {
             assert!(values.clone().all(|value| value > 0.0), "{:?}", values.collect::<Vec<_>>());
             let output = folder.path().join("out");
             assert!(output.join(format!("{name}.json")).is_file());
+            assert!(killed.join(RESULTS).is_dir() && !killed.join("results.key").exists());
+            for path in others {
+                assert_eq!(std::fs::read_to_string(path).unwrap(), "of others");
+            }
         }
+    }
+
+    #[test]
+    fn a_folder_that_no_experiment_created_is_refused_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let foreign = folder.path().join("out/finetune-gain.quick").join(RUN).join("results/a");
+        std::fs::create_dir_all(foreign.parent().unwrap()).unwrap();
+        std::fs::write(&foreign, "of others").unwrap();
+        let error = run_with(&options(folder.path(), ""), TINY).unwrap_err().to_string();
+        assert!(error.contains("has files of others; move them away"), "{error}");
+        assert_eq!(std::fs::read_to_string(&foreign).unwrap(), "of others");
     }
 
     #[test]

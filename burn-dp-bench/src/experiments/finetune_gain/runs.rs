@@ -12,6 +12,15 @@ use super::options::FinetuneGainOptions;
 use super::settings::{Contender, Length, PublicTraining, Setting};
 use crate::experiments::figure::Preset;
 
+/// The folder of a run in the folder of the experiment.
+pub(super) const RUN: &str = "burn-dp-run";
+
+/// The file that marks the folder of a run.
+pub(super) const MARKER: &str = ".burn-dp-experiment";
+
+/// The results of a run in its folder. Its key is next to them.
+pub(super) const RESULTS: &str = "results";
+
 /// What is trained and protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -151,6 +160,38 @@ impl Runs<'_> {
         Ok(())
     }
 
+    /// Returns the folder of the results of a new run, without the results and the key of the last
+    /// one. A killed run is not resumed: the measurement starts again.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if there is a folder that no experiment created.
+    fn results(&self) -> Result<PathBuf, TrainError> {
+        let folder = self.at(RUN);
+        let (marker, results) = (folder.join(MARKER), folder.join(RESULTS));
+        files::make_folder(&folder)?;
+        files::remove_incomplete(&folder)?;
+        if !marker.is_file() {
+            let entries = std::fs::read_dir(&folder);
+            let entries = entries.map_err(|source| TrainError::Io { path: folder.clone(), source });
+            if entries?.next().is_some() {
+                let reason = format!(
+                    "{} has files of others; move them away, or give another folder",
+                    folder.display()
+                );
+                return Err(TrainError::option("--output", reason));
+            }
+            files::write(&marker, b"")?;
+        }
+        files::remove(&results.with_extension("key"))?;
+        match std::fs::remove_dir_all(&results) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(TrainError::Io { path: results, source })
+            }
+            _ => Ok(results),
+        }
+    }
+
     /// Runs private training, after public training if there was none yet.
     pub(super) fn reach(
         &self,
@@ -158,17 +199,9 @@ impl Runs<'_> {
         epsilon: f64,
         seed: u64,
     ) -> Result<Reached, TrainError> {
+        let output = self.results()?;
         self.prepare()?;
         let model = self.at(if contender.is_pretrained { "pretrained" } else { "scratch" });
-        let output = self.at("run");
-        // A killed run is not resumed: the measurement starts again.
-        match std::fs::remove_dir_all(&output) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(TrainError::Io { path: output, source: error });
-            }
-            _ => {}
-        }
-        files::remove(&self.at("run.key"))?;
         let (model, data, output) = (text(&model), text(&self.at("private.jsonl")), text(&output));
         let (way, epsilon, seed) = (typed(contender.way), epsilon.to_string(), seed.to_string());
         let delta = self.options.delta.to_string();

@@ -10,8 +10,10 @@ use burn_dp_accountant::search::PrivateSearch;
 use serde::{Deserialize, Serialize};
 
 use super::TuneOptions;
-use crate::training::output::keep_ledger;
-use crate::training::{AVERAGED_MODEL_FILE, EarlierLedgers, MODEL_FILE, TrainError, files};
+use crate::training::output::{keep_ledger, remove_results};
+use crate::training::{
+    AVERAGED_MODEL_FILE, Checkpoints, EarlierLedgers, MODEL_FILE, TrainError, files,
+};
 
 /// The extension of the folder of the search, which is next to the output folder and is removed at
 /// the end of the search.
@@ -217,39 +219,35 @@ impl Search {
         scores.reduce(|best, next| if next.1 > best.1 { next } else { best })
     }
 
-    /// Removes the search, because unreleased results must not remain. Files of others are kept,
-    /// and then the folder.
+    /// Removes the search and its runs, because unreleased results must not remain. Files of others
+    /// are kept, and then the folders that contain them.
     pub(super) fn remove(mut self) -> Result<(), TrainError> {
         self.content.is_released = true;
         self.store()?;
-        let io = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| TrainError::Io { path, source }
-        };
-        for entry in std::fs::read_dir(&self.folder).map_err(io(&self.folder))? {
-            let entry = entry.map_err(io(&self.folder))?;
-            let path = entry.path();
-            match is_of_run(&entry.file_name().to_string_lossy()) {
-                true if path.is_dir() => std::fs::remove_dir_all(&path).map_err(io(&path))?,
-                true => files::remove(&path)?,
-                false => {}
-            }
-        }
+        (0..self.content.runs.len()).try_for_each(|index| remove_run(&self.folder(index)))?;
         files::remove_incomplete(&self.folder)?;
         // This file is deleted last, so that the deletion can be continued until then.
         files::remove(&self.folder.join(FILE))?;
-        match std::fs::remove_dir(&self.folder) {
-            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(()),
-            removed => removed.map_err(io(&self.folder)),
-        }
+        remove_empty(&self.folder)
     }
 }
 
-/// Returns whether this is the name of a run's folder or of its key.
-fn is_of_run(name: &str) -> bool {
-    let Some(number) = name.strip_prefix("run-") else { return false };
-    let number = number.strip_suffix(".key").unwrap_or(number);
-    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+/// Removes everything that a run wrote: its checkpoints, its results and its key.
+fn remove_run(folder: &Path) -> Result<(), TrainError> {
+    if folder.is_dir() {
+        Checkpoints::new(folder, &())?.remove()?;
+        remove_results(folder)?;
+        remove_empty(folder)?;
+    }
+    files::remove(&Checkpointer::new(folder).key_file()?)
+}
+
+/// Removes a folder, unless it contains files of others.
+fn remove_empty(folder: &Path) -> Result<(), TrainError> {
+    match std::fs::remove_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => removed.map_err(|source| TrainError::Io { path: folder.into(), source }),
+    }
 }
 
 /// Returns the folder of a search, next to its output folder.
@@ -310,9 +308,16 @@ fn settings(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use burn::nn::LinearConfig;
+    use burn::optim::SgdConfig;
+    use burn::tensor::Device;
+    use burn_dp::optim::PrivacyPlanConfig;
     use clap::Parser;
 
     use super::*;
+    use crate::training::{
+        FIGURES_FILE, LEDGER_FILE, STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT,
+    };
 
     fn options(output: &std::path::Path, more: &[&str]) -> TuneOptions {
         let words = ["tune", "--choose", "lr=1,2", "--output", output.to_str().unwrap()];
@@ -356,7 +361,7 @@ mod tests {
         // An interrupted deletion is completed, whatever comes next.
         let half_deleted = || {
             let mut search = open(&new, 2.0).unwrap();
-            files::make_folder(&search.folder(1)).unwrap();
+            files::make_folder(&search.folder(0)).unwrap();
             search.content.is_released = true;
             search.store().unwrap();
         };
@@ -366,7 +371,7 @@ mod tests {
         assert!(!folder_of(&output).unwrap().exists());
         half_deleted();
         let search = open(&new, 2.0).unwrap();
-        assert!(!search.folder(1).exists() && !search.content.is_released);
+        assert!(!search.folder(0).exists() && !search.content.is_released);
     }
 
     // Sharp edge: the output folder of an interrupted search is published.
@@ -380,7 +385,7 @@ mod tests {
         std::fs::write(secret.join(".burn-dp-incomplete-x1"), "{").unwrap();
         let search = open(&options(&output, &[]), 2.0).unwrap();
         assert!(!output.exists() && secret.join(FILE).exists());
-        let key = Checkpointer::new(search.folder(3)).key_file().unwrap();
+        let key = Checkpointer::new(search.folder(0)).key_file().unwrap();
         assert_eq!(key.parent().unwrap(), secret);
         #[cfg(unix)]
         {
@@ -389,13 +394,14 @@ mod tests {
             assert_eq!(mode & 0o777, 0o700);
         }
         std::fs::write(&key, "the key").unwrap();
-        files::make_folder(&search.folder(12)).unwrap();
+        files::make_folder(&search.folder(0)).unwrap();
         search.remove().unwrap();
         assert!(!secret.exists());
         // What somebody put there during the search is kept.
         let search = open(&options(&output, &[]), 2.0).unwrap();
         std::fs::write(&key, "the key").unwrap();
-        let others = ["notes.txt", "run-.key", "run-best"];
+        // No search has that many runs.
+        let others = ["notes.txt", "run-.key", "run-123456789", "run-best"];
         others.iter().for_each(|name| files::make_folder(&secret.join(name)).unwrap());
         search.remove().unwrap();
         let left = std::fs::read_dir(&secret).unwrap();
@@ -407,6 +413,51 @@ mod tests {
         files::make_folder(&secret.join("of others")).unwrap();
         assert!(open(&options(&output, &[]), 2.0).is_err());
         assert!(secret.join("of others").exists());
+    }
+
+    #[test]
+    fn everything_of_a_run_is_removed_and_files_of_others_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let search = open(&options(&folder.path().join("out"), &[]), 2.0).unwrap();
+        let run = search.folder(0);
+        let checkpoints = Checkpoints::new(&run, &()).unwrap();
+        let plan = PrivacyPlanConfig::new(20, 5.0).with_steps(9).with_noise_multiplier(1.0);
+        let optim = plan.init().unwrap().optimizer(SgdConfig::new().init());
+        let model = LinearConfig::new(1, 1).init(&Device::flex().autodiff());
+        checkpoints.begin(&model, &optim).unwrap();
+        drop(optim);
+        let results = [
+            MODEL_FILE,
+            AVERAGED_MODEL_FILE,
+            STATEMENT_JSON,
+            STATEMENT_TEXT,
+            LEDGER_FILE,
+            "ledger-1.json",
+            "ledger-2.json",
+            TRAINING_PLOT,
+            FIGURES_FILE,
+            ".burn-dp-incomplete-x1",
+        ];
+        let others = ["checkpoints/notes.txt", "ledger-best.json", "model.safetensors"];
+        for name in results.iter().chain(&others) {
+            std::fs::write(run.join(name), name).unwrap();
+        }
+        let (secret, key) = (search.folder.clone(), Checkpointer::new(&run).key_file().unwrap());
+        assert!(key.exists());
+        search.remove().unwrap();
+        let names = |folder: &Path| {
+            let found = std::fs::read_dir(folder).unwrap();
+            let name = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
+            let mut names: Vec<String> = found.map(|entry| name(entry.unwrap())).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&secret), ["run-0"]);
+        assert_eq!(names(&run), ["checkpoints", others[1], others[2]]);
+        assert_eq!(names(&run.join("checkpoints")), ["notes.txt"]);
+        for name in others {
+            assert_eq!(std::fs::read_to_string(run.join(name)).unwrap(), name);
+        }
     }
 
     #[test]

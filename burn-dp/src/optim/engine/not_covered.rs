@@ -130,7 +130,7 @@ pub(super) fn of_facts(
 ///
 /// The chapter "What is and is not covered" of the book has the same list.
 const REFUSALS: [&str; 11] = [
-    "an item of the data set cannot be loaded or written as bytes, or it contradicts an earlier load",
+    "an item cannot be loaded or written as bytes, or it contradicts an earlier load",
     "two records are equal, a user is in two items, or the records are not the records of the run",
     "a layer refuses an input, for example a token that is not in the vocabulary",
     "losses or items are missing, or a layer sees a different number of rows than there are losses",
