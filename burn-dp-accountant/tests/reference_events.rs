@@ -75,18 +75,18 @@ fn truncated_sampling_has_its_reference_bracket() {
 fn repeat_and_select_has_its_reference_epsilon() {
     let geometric = RunCount::TruncatedNegativeBinomial { mean: 10.0, shape: 1.0 };
     let logarithmic = RunCount::TruncatedNegativeBinomial { mean: 10.0, shape: 0.0 };
-    // The truth optimizes the orders continuously and uses the exact δ of one run; the limit is the
-    // number of dp_accounting 0.6.0, which uses the Rényi bound of δ for Poisson, as the accountant
-    // does.
+    // The truth optimizes the orders continuously. The limit is the optimum over a list of orders:
+    // of dp_accounting 0.6.0, and for Poisson of golden/hyper_parameter_search.json, row p014, with
+    // the exact δ of one run. The accountant uses the exact δ as well.
     for (runs, sigma, truth, limit) in [
         (geometric, 1.0, 8.962790888047464, 8.963971978051392),
         (logarithmic, 5.0, 1.5128502397621864, 1.5132523611735296),
-        (RunCount::Poisson { mean: 10.0 }, 5.0, 1.6128163542878494, 1.9804037817028843),
+        (RunCount::Poisson { mean: 10.0 }, 5.0, 1.6128163542878494, 1.6130225173929618),
     ] {
         let event = DpEvent::RepeatAndSelect { event: Box::new(DpEvent::gaussian(sigma)), runs };
         let rdp = RdpAccountant::new([(&event, 1)], NeighboringRelation::AddOrRemoveOne).unwrap();
         let upper = rdp.epsilon(1e-6).unwrap().upper;
-        let range = truth * (1.0 - 1e-9)..=limit * (1.0 + 1e-4);
+        let range = truth * (1.0 - 1e-9)..=limit * (1.0 + 1e-6);
         assert!(range.contains(&upper), "{event}: {upper} {truth}");
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use burn_dp_accountant::audit::{AuditEstimate, AuditScores, Estimator};
-use burn_dp_accountant::{AccountantError, Rounded, TradeoffCurve};
+use burn_dp_accountant::{AccountantError, TradeoffCurve};
 use plotters::prelude::*;
 
 /// Draws the trade-off curve and the line of perfect privacy.
@@ -45,7 +45,8 @@ pub(crate) fn roc(
             (alpha, 1.0 - left.max(0.0))
         });
         curves.push((largest.collect(), RED));
-        format!("red: all that epsilon = {} allows", Rounded::down(epsilon))
+        let rule = &found.threshold_rule;
+        format!("red: the largest ROC curve that the lower bound allows\n{found}\n{rule}")
     });
     let labels = [title.as_str(), "false positive rate", "true positive rate"];
     unit_square(labels, [(0.0, 0.0), (1.0, 1.0)], &curves, path)
@@ -90,7 +91,7 @@ fn unit_square(
     chart(labels, [0.0..1.0, 0.0..1.0], line.to_vec(), curves, path)
 }
 
-/// Draws curves over a gray line. The labels are title, x and y.
+/// Draws curves over a gray line. The labels are title, x and y; the title may have several lines.
 fn chart(
     [title, x, y]: [&str; 3],
     [horizontal, vertical]: [Range<f64>; 2],
@@ -102,13 +103,13 @@ fn chart(
         path: path.to_path_buf(),
         source: std::io::Error::other(error.to_string()),
     };
-    let area = SVGBackend::new(path, (640, 640)).into_drawing_area();
+    let mut area = SVGBackend::new(path, (640, 640)).into_drawing_area();
     area.fill(&WHITE).map_err(|e| failed(&e))?;
+    for line in title.lines() {
+        area = area.titled(line, ("sans-serif", 14)).map_err(|e| failed(&e))?;
+    }
     let mut builder = ChartBuilder::on(&area);
     builder.margin(16).x_label_area_size(40).y_label_area_size(50);
-    if !title.is_empty() {
-        builder.caption(title, ("sans-serif", 16));
-    }
     let mut chart = builder.build_cartesian_2d(horizontal, vertical).map_err(|e| failed(&e))?;
     chart.configure_mesh().x_desc(x).y_desc(y).draw().map_err(|e| failed(&e))?;
     chart.draw_series(LineSeries::new(line, BLACK.mix(0.3))).map_err(|e| failed(&e))?;
@@ -117,4 +118,32 @@ fn chart(
         chart.draw_series(series).map_err(|e| failed(&e))?;
     }
     area.present().map_err(|e| failed(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn_dp_accountant::audit::{Audit, ThresholdRule};
+
+    use super::*;
+
+    #[test]
+    fn a_roc_curve_names_the_confidence_and_the_rule_of_its_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("roc.svg");
+        let scores = AuditScores::new(vec![1.0; 50], vec![0.0; 50]).unwrap();
+        for (rule, words) in [
+            (ThresholdRule::All, "all thresholds"),
+            (ThresholdRule::Split { seed: 3 }, "seed 3"),
+            (ThresholdRule::Fixed { threshold: 0.5 }, "fixed in advance: 0.5"),
+        ] {
+            let audit = Audit::new(&scores, 1e-5).unwrap().with_significance(0.1).unwrap();
+            let estimates = audit.with_threshold_rule(rule).unwrap().estimates();
+            roc(&scores, &estimates, &path).unwrap();
+            let drawn = std::fs::read_to_string(&path).unwrap();
+            for words in ["lower bound", "at delta = 1e-5 (confidence 90", words] {
+                assert!(drawn.contains(words), "{words}: {drawn}");
+            }
+        }
+    }
 }
