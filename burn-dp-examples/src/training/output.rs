@@ -230,10 +230,12 @@ fn check_json(folder: &Path, json: &Path) -> Result<(), TrainError> {
 /// Returns an error if the results would replace files of which nothing says that they are of an
 /// earlier run.
 fn check_results(folder: &Path) -> Result<(), TrainError> {
+    // A folder cannot be replaced: the error comes later.
     let exists = |name: &&str| folder.join(name).exists();
+    let is_file = |name: &&&str| folder.join(name).is_file();
     let of_a_run = [LEDGER_FILE, FIGURES_FILE, SEARCH_FILE, TRAINING_PLOT, "checkpoints"];
     let written = [MODEL_FILE, AVERAGED_MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT];
-    match written.iter().find(|name| exists(name)) {
+    match written.iter().find(is_file) {
         Some(name) if !of_a_run.iter().any(exists) => {
             let path = folder.join(name);
             let reason = format!(

@@ -191,9 +191,11 @@ fn an_audit_of_counts_stays_below_their_epsilon() {
         let clipping = QuantileClipping::new(TARGET).unwrap().with_initial(1.0).unwrap();
         let clipping = clipping.with_learning_rate(RATE).unwrap();
         let clipping = clipping.with_count_noise(CountNoise::Std(COUNT_STD));
+        // Sum and counts together; the sum alone has a noise multiplier of 1.
+        let joint = (1.0 + (2.0 * COUNT_STD).powi(-2)).sqrt().recip();
         // One more step, whose threshold reveals the last count.
         let plan = plan(OTHERS + usize::from(is_in), seed).with_steps(STEPS + 1);
-        plan.with_clipping(clipping)
+        plan.with_noise_multiplier(joint).with_clipping(clipping)
     };
     let epsilon = Run::new(config(true, 0), 1, 1).epsilon();
     let scores = trials(|is_in, seed| {

@@ -361,9 +361,7 @@ impl PrivacyPlan {
             .with_fact("noise_schedule", &self.noise_schedule)
             .with_not_covered(
                 "The rounding of the sum of clipped gradients, which is in single precision before \
-                 the noise is added in integers, and of the gradients: a kernel that is chosen by \
-                 the size of a physical batch can round all of them differently with one example \
-                 more.",
+                 the noise is added in integers.",
             )
             .with_fact("noise", "Gaussian on a grid, ChaCha20, keyed by run, step and parameter");
         if let Some(correlated) = &self.correlated {

@@ -143,13 +143,17 @@ const REFUSALS: [&str; 11] = [
     "a repeated step differs from the step that was released",
 ];
 
+const KERNELS: &str = "The rounding of gradients by a kernel that is chosen by the size of a \
+     physical batch: one example more can round all of them differently.";
+
 const STOPPING: &str = "The number of steps, or the choice of a checkpoint, if it follows values \
      that are not private: a training loss, how many examples were clipped, or a score on private \
      data.";
 
 /// Returns the sentences of every statement.
-pub(in crate::optim) fn sentences() -> [String; 3] {
+pub(in crate::optim) fn sentences() -> [String; 4] {
     [
+        KERNELS.into(),
         STOPPING.into(),
         "A learning rate that depends on private values, such as the training loss: rates are \
          used as they are given."
