@@ -251,9 +251,7 @@ fn ordinary_training_learns_and_claims_no_privacy() {
     let folder = tempfile::tempdir().unwrap();
     let stale = folder.path().join("out");
     std::fs::create_dir(&stale).unwrap();
-    for name in ["privacy.txt", "run.json"] {
-        std::fs::write(stale.join(name), "of an earlier run").unwrap();
-    }
+    std::fs::write(stale.join("privacy.txt"), "of an earlier run").unwrap();
     let (figures, _) = figures_in(folder.path(), &format!("{SMALL} --non-private --epochs 5"));
     assert!(stale.join("model.bpk").is_file());
     assert!(!stale.join("privacy.txt").exists(), "a statement next to a model that is not private");
@@ -533,6 +531,9 @@ fn results_that_cannot_be_written_are_an_error_and_the_run_resumes() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_folder_that_nobody_can_write_to_is_refused_by_its_name() {
+    if !Path::new("/sys/kernel").is_dir() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let line = format!("{SMALL} --steps 3 --output /sys/kernel/burn-dp");
     let message = refusal_in(folder.path(), &line);

@@ -197,9 +197,9 @@ impl fmt::Display for DpError {
                 f,
                 "`{path}` cannot be published: it is not trained, but it changed, or was not \
                  there when the run began: what a forward pass stores of the examples would be \
-                 published without noise; remove the layer, put it into evaluation mode, or, if \
-                 only public data changed it, begin with `updates::private_copy` or call \
-                 `DpOptimizer::accept_public_buffers`"
+                 published without noise; give the same model to every call, remove the layer, \
+                 put it into evaluation mode, or, if only public data changed it, begin with \
+                 `updates::private_copy` or call `DpOptimizer::accept_public_buffers`"
             ),
             Self::NotPerExample { reason } => write!(f, "cannot compute per example: {reason}"),
             Self::BudgetExhausted { epsilon, budget, delta, steps } => write!(
@@ -344,9 +344,9 @@ mod tests {
                 DpError::ChangedBuffer { path: "norm.mean".into() },
                 "`norm.mean` cannot be published: it is not trained, but it changed, or was not \
                  there when the run began: what a forward pass stores of the examples would be \
-                 published without noise; remove the layer, put it into evaluation mode, or, if \
-                 only public data changed it, begin with `updates::private_copy` or call \
-                 `DpOptimizer::accept_public_buffers`",
+                 published without noise; give the same model to every call, remove the layer, \
+                 put it into evaluation mode, or, if only public data changed it, begin with \
+                 `updates::private_copy` or call `DpOptimizer::accept_public_buffers`",
             ),
             (
                 DpError::NotFinite { what: "sums" },

@@ -55,16 +55,14 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] if the folder is a file or has files that the results would
-    /// replace and that are of no run, or if the file is a folder, another result of the run, or in
-    /// a folder that does not exist.
+    /// Returns [`TrainError::Option`] if the folder is a file, or the file is a folder, another
+    /// result of the run, or in a folder that does not exist.
     pub fn new(options: &RunOptions) -> Result<Self, TrainError> {
         let folder = options.output.clone();
         let json = options.json.clone().unwrap_or_else(|| folder.join(FIGURES_FILE));
         checks::folder("--output", &folder)?;
         checks::file("--json", &json, Some(&folder))?;
         check_json(&folder, &json)?;
-        check_results(&folder)?;
         Ok(Self { folder, json, resumed: options.resume })
     }
 
@@ -227,27 +225,6 @@ fn check_json(folder: &Path, json: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// Returns an error if the results would replace files of which nothing says that they are of an
-/// earlier run.
-fn check_results(folder: &Path) -> Result<(), TrainError> {
-    // A folder cannot be replaced: the error comes later.
-    let exists = |name: &&str| folder.join(name).exists();
-    let is_file = |name: &&&str| folder.join(name).is_file();
-    let of_a_run = [LEDGER_FILE, FIGURES_FILE, SEARCH_FILE, TRAINING_PLOT, "checkpoints"];
-    let written = [MODEL_FILE, AVERAGED_MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT];
-    match written.iter().find(is_file) {
-        Some(name) if !of_a_run.iter().any(exists) => {
-            let path = folder.join(name);
-            let reason = format!(
-                "{} is not of a run, and would be replaced; give another folder",
-                path.display()
-            );
-            Err(TrainError::option("--output", reason))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn is_ledger(path: &Path) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| PrivacyLedger::from_json(&text).is_ok())
 }
@@ -401,17 +378,6 @@ mod tests {
         }
         std::fs::write(at("run.json"), "{}").unwrap();
         check_json(&at("out"), &at("run.json")).unwrap();
-    }
-
-    #[test]
-    fn files_that_no_run_wrote_are_not_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        check_results(&folder.path().join("none")).unwrap();
-        std::fs::write(folder.path().join(MODEL_FILE), "foreign").unwrap();
-        let error = message(check_results(folder.path()));
-        assert!(error.contains("model.bpk is not of a run"), "{error}");
-        std::fs::write(folder.path().join(FIGURES_FILE), "{}").unwrap();
-        check_results(folder.path()).unwrap();
     }
 
     #[test]

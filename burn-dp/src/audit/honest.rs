@@ -1,5 +1,4 @@
-//! Audits of training runs without a mistake: what is measured stays below their ε, and is not far
-//! below it.
+//! Audits of training runs without a mistake: what is measured stays below their ε.
 //!
 //! Each audit notices mistakes in the steps of the library. `xtask/guards` plants them, one at a
 //! time: no noise, no clipping, a layer without noise, noise that is too small for several groups,

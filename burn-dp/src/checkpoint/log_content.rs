@@ -126,30 +126,33 @@ pub(super) fn is_unused(bytes: &[u8]) -> bool {
 
 /// Returns whether these bytes are a log whose header is not complete. The header is written last:
 /// until then, zeros are in its place if there are lines of releases.
-fn is_without_header(bytes: &[u8]) -> bool {
+pub(super) fn is_without_header(bytes: &[u8]) -> bool {
+    // What remains of a file where the machine lost its power.
+    if bytes.iter().all(|&byte| byte == 0) {
+        return true;
+    }
     (1..=RUN_DIGITS).any(|digits| {
         let run = "*".repeat(digits);
         let header = format!("{CHECKSUM} {{\"format\":{FORMAT},\"run\":{run}}}\n");
         let (begun, lines) = bytes.split_at(bytes.len().min(header.len()));
         let end = begun.iter().position(|&byte| byte == 0).unwrap_or(begun.len());
         let (written, zeros) = begun.split_at(end);
-        if !fits(written, &header) || zeros.iter().any(|&byte| byte != 0) {
+        if !fits(written, header.as_bytes()) || zeros.iter().any(|&byte| byte != 0) {
             return false;
         }
         if !lines.is_empty() {
-            let is_release = lines.len() > CHECKSUM.len() + 1 && fits(lines, FIRST_RELEASE);
+            let is_release =
+                lines.len() > CHECKSUM.len() + 1 && fits(lines, FIRST_RELEASE.as_bytes());
             return zeros.len() >= UNWRITTEN && is_release;
         }
-        // Zeros alone remain where the machine lost its power.
-        let is_part = end < header.len() && split_tail(bytes).1 != Tail::Damaged;
-        written.is_empty() || zeros.is_empty() && is_part
+        end < header.len() && (!zeros.is_empty() || split_tail(bytes).1 != Tail::Damaged)
     })
 }
 
 /// Returns whether bytes have a shape, as far as both reach. In a shape, `#` is a hexadecimal
 /// digit, `*` is a decimal digit, and any other character is itself.
-pub(super) fn fits(bytes: &[u8], shape: &str) -> bool {
-    bytes.iter().zip(shape.bytes()).all(|(&byte, expected)| match expected {
+pub(super) fn fits(bytes: &[u8], shape: &[u8]) -> bool {
+    bytes.iter().zip(shape).all(|(&byte, &expected)| match expected {
         b'#' => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
         b'*' => byte.is_ascii_digit(),
         _ => byte == expected,

@@ -101,8 +101,8 @@ impl Checkpointer {
     /// Writes a checkpoint and returns its folder.
     ///
     /// The first checkpoint of a run is written in this order: its files under another name, the
-    /// key, the log, its final name. If writing stops before the log exists, a new run can use the
-    /// folder; if it stops later, [`latest`](Self::latest) completes the checkpoint.
+    /// key, the log, its final name. If writing stops before the log has its header, a new run can
+    /// use the folder; if it stops later, [`latest`](Self::latest) completes the checkpoint.
     ///
     /// # Arguments
     ///
@@ -202,7 +202,8 @@ impl Checkpointer {
         }
         let log = self.log();
         LogFile::unused_run(&log) == Some(run)
-            || !log.exists() && folders.iter().any(|(folder, _)| owned::run(folder) == Some(run))
+            || (!log.exists() || LogFile::has_no_header(&log))
+                && folders.iter().any(|(folder, _)| owned::run(folder) == Some(run))
     }
 
     /// Returns whether a process, this one or another, takes the steps of the run in this folder.

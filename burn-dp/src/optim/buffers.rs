@@ -17,7 +17,7 @@ use crate::walk::{Value, for_each_value};
 struct Values {
     /// Those that are not trained.
     stored: BTreeMap<String, Stored>,
-    /// The paths of those that were trained when the check began, or are now.
+    /// The paths of those that are trained, or were.
     trained: BTreeSet<String>,
 }
 
@@ -123,13 +123,18 @@ impl BufferCheck {
         if let Some(path) = changed(pairs).await? {
             return Err(DpError::ChangedBuffer { path });
         }
+        let is_known =
+            |path: &&String| before.stored.contains_key(*path) || before.trained.contains(*path);
+        // What it begins with would be published without noise, too.
+        if let Some(path) = found.trained.iter().find(|path| !is_known(path)) {
+            return Err(DpError::ChangedBuffer { path: path.clone() });
+        }
         // A value that is absent, or was not read, is compared when it is there again.
         for (path, value) in &before.stored {
             if !found.trained.contains(path) {
                 found.stored.entry(path.clone()).or_insert_with(|| value.clone());
             }
         }
-        found.trained.retain(|path| before.stored.contains_key(path));
         found.trained.extend(before.trained.iter().cloned());
         Ok(found)
     }

@@ -28,7 +28,7 @@ pub enum IndependenceCheck {
     #[default]
     FirstStep,
     /// Both tests like [`FirstStep`](Self::FirstStep), and the test by value again in every step
-    /// whose number is a multiple of this one; 0 counts as 1.
+    /// whose number is a multiple of this one, unless it has few units; 0 counts as 1.
     Every(u64),
 }
 
@@ -276,7 +276,16 @@ impl IndependenceTests {
 
     /// Returns whether the values of the next physical batch are to be compared, to the first
     /// thread that asks. Say the outcome with [`compared`](Self::compared).
-    pub(crate) fn begin_values(&mut self, step: u64, function: LossFunction) -> bool {
+    ///
+    /// # Arguments
+    ///
+    /// - `is_usual`: whether the batch has at least half of the usual number of units
+    pub(crate) fn begin_values(
+        &mut self,
+        step: u64,
+        function: LossFunction,
+        is_usual: bool,
+    ) -> bool {
         let is_tested = self.tested.contains(&function);
         if !is_tested && !self.untested_in_step.contains(&function) {
             self.untested_in_step.push(function);
@@ -286,7 +295,7 @@ impl IndependenceTests {
             IndependenceCheck::FirstStep => !is_tested,
             IndependenceCheck::Every(steps) => !is_tested || step.is_multiple_of(steps.max(1)),
         };
-        let begins = due && self.values_of != Some((step, function));
+        let begins = due && is_usual && self.values_of != Some((step, function));
         if begins {
             self.values_of = Some((step, function));
         }
@@ -352,7 +361,7 @@ mod tests {
             Part::Losses | Part::TestedLosses => tests.losses_alone(),
             Part::Function | Part::TestedFunction => {
                 let function = LossFunction::of::<Part>();
-                assert!(tests.begin_values(4, function));
+                assert!(tests.begin_values(4, function, true));
                 tests.compared(4, function, matches!(part, Part::TestedFunction));
             }
         }
@@ -431,7 +440,7 @@ mod tests {
             for step in 0..10 {
                 // Two physical batches in each step.
                 for _ in 0..2 {
-                    if tests.begin_values(step, function) {
+                    if tests.begin_values(step, function, true) {
                         steps.push(step);
                         tests.compared(step, function, conclusive(step));
                     }
@@ -456,7 +465,7 @@ mod tests {
         tests.seen.gradient = Some(0);
         for (step, function) in [0, 1, 0, 1].into_iter().enumerate() {
             let (step, begins) = (step as u64, step < 2);
-            assert_eq!(tests.begin_values(step, functions[function]), begins, "{step}");
+            assert_eq!(tests.begin_values(step, functions[function], true), begins, "{step}");
             if begins {
                 assert_eq!(tests.found(), Independence::ByGradient { step: 0 }, "{step}");
                 tests.compared(step, functions[function], true);
@@ -466,18 +475,18 @@ mod tests {
         }
         let other = LossFunction::of::<u16>();
         let discarded = |tests: &mut IndependenceTests, step| {
-            assert!(tests.begin_values(step, other));
+            assert!(tests.begin_values(step, other, true));
             tests.compared(step, other, false);
             tests.discard();
         };
         discarded(&mut tests, 4);
         assert_eq!(tests.found(), Independence::ByValue { step: 0 });
-        assert!(tests.begin_values(4, other));
+        assert!(tests.begin_values(4, other, true));
         tests.end_of_step(4);
         discarded(&mut tests, 5);
         assert_eq!(tests.found(), Independence::ByGradient { step: 0 });
         // Until it is tested.
-        assert!(tests.begin_values(6, other));
+        assert!(tests.begin_values(6, other, true));
         tests.compared(6, other, true);
         assert_eq!(tests.found(), Independence::ByValue { step: 0 });
     }
@@ -499,7 +508,7 @@ mod tests {
     fn a_sum_from_elsewhere_leaves_the_run_unchecked() {
         let mut tests = IndependenceTests::default();
         let function = LossFunction::of::<u8>();
-        assert!(tests.begin_values(0, function));
+        assert!(tests.begin_values(0, function, true));
         tests.compared(0, function, true);
         assert_eq!(tests.found(), Independence::ByValue { step: 0 });
         tests.sum_from_elsewhere();

@@ -10,7 +10,6 @@ use super::logical_step::{Ended, State};
 use crate::DpError;
 use crate::checkpoint::{Checkpointer, SavedRun};
 use crate::device_read::wait;
-use crate::optim::buffers::Extent;
 use crate::optim::engine::PrivacyEngine;
 
 /// The files of a training run, if it has any.
@@ -43,8 +42,6 @@ impl Saving {
         if engine.next_step() > 0 || engine.own_releases() > 0 {
             return Ok(());
         }
-        // The passes of the first step are over.
-        wait(engine.buffers.verify(model, Extent::Whole))?;
         let saved = wait(SavedRun::of_engine(engine))?.with_optimizer(optim)?.with_model(model)?;
         checkpointer.write(&saved, Some(engine)).map(drop)
     }

@@ -178,6 +178,35 @@ fn a_value_that_appears_during_the_run_ends_it() {
 }
 
 #[derive(Module, Debug)]
+struct Growing {
+    fc: Private<Linear>,
+    more: Option<Private<Linear>>,
+}
+
+// Its first value can follow from the examples.
+#[test]
+fn a_trained_value_that_appears_during_the_run_ends_it() {
+    let mut optim = optimizer();
+    let model = Growing { fc: layer(3, 1, 1.0).private(), more: None };
+    let step = |optim: &mut DpOptimizer, model: Growing| -> Result<Growing, DpError> {
+        let draw = optim.plan().sampler()?.draw(optim.next_step())?;
+        let losses = |model: &Growing, units: Vec<usize>| {
+            let x = inputs(&units);
+            let more = model.more.as_ref().map(|more| more.forward(x.clone()));
+            let output = model.fc.forward(x);
+            more.into_iter().fold(output, |sum, more| sum + more).powi_scalar(2).reshape([-1])
+        };
+        optim.backward(&model, &draw, losses)?;
+        Ok(optim.step(0.1, model, draw)?)
+    };
+    let mut model = step(&mut optim, model).unwrap();
+    model.more = Some(layer(3, 1, 2.0).private());
+    let error = step(&mut optim, model).unwrap_err().to_string();
+    assert!(error.contains("`more.") && error.contains("was not there"), "{error}");
+    assert_eq!(optim.ledger().releases(), 1);
+}
+
+#[derive(Module, Debug)]
 struct Layers {
     first: Private<Linear>,
     second: Private<Linear>,

@@ -1,6 +1,6 @@
 //! A comparison of the loss and the gradient of each unit between different batches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -101,9 +101,9 @@ pub(crate) async fn compare_values<M: Module>(
             return Err(mixed(&name(&groups, backward, quantity), arrangement));
         }
     }
-    let copies = backward.group_size();
-    let mut losses = batch.values;
-    losses.truncate(copies);
+    let (mut losses, mut tolerances) = (batch.values, tolerances);
+    losses.truncate(backward.group_size());
+    tolerances.truncate(backward.group_size());
     Ok(Some(Compared { losses, tolerances, share_of_half }))
 }
 
@@ -112,36 +112,39 @@ pub(crate) async fn compare_values<M: Module>(
 pub(crate) struct Compared {
     /// `[copies][units]`
     losses: Vec<Vec<f64>>,
-    /// How much each quantity of a unit may differ, losses first: `[quantities][units]`.
+    /// How much each of them may differ: `[copies][units]`.
     tolerances: Vec<Vec<f64>>,
     /// The share of the tolerances by which half of the units may differ.
     share_of_half: f64,
 }
 
 impl Compared {
-    /// Compares `losses`, `[rows]`, of a pass that begins with the same units.
+    /// Compares `losses`, `[rows]`, of a pass that begins with the same units. Returns whether it
+    /// has a loss for each of them.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::NotPerExample`] if two units differ, or half of them by less, and
     /// [`DpError::Device`] if the losses cannot be read.
-    pub(crate) async fn check(&self, losses: &Tensor<1>) -> Result<(), DpError> {
+    pub(crate) async fn check(&self, losses: &Tensor<1>) -> Result<bool, DpError> {
         let found = read_f64(losses.clone().inner(), "losses").await?;
         let copies = self.losses.len();
-        let (mut two, mut half) = (0, 0);
+        let mut different = BTreeSet::new();
         for (copy, (losses, tolerances)) in self.losses.iter().zip(&self.tolerances).enumerate() {
-            for (unit, (expected, tolerance)) in losses.iter().zip(tolerances).enumerate() {
+            let mut half = 0;
+            for (unit, (&expected, tolerance)) in losses.iter().zip(tolerances).enumerate() {
                 // A missing loss is another error.
-                let Some(&value) = found.get(unit * copies + copy) else { return Ok(()) };
-                two += usize::from(differs(value, *expected, *tolerance));
-                half += usize::from(differs(value, *expected, self.share_of_half * tolerance));
+                let Some(&value) = found.get(unit * copies + copy) else { return Ok(false) };
+                if differs(value, expected, *tolerance) {
+                    different.insert(unit);
+                }
+                half += usize::from(differs(value, expected, self.share_of_half * tolerance));
+            }
+            if different.len() >= 2 || half >= losses.len().div_ceil(2).max(2) {
+                return Err(mixed("the loss", "in the batch that is clipped, padding included"));
             }
         }
-        let units = self.losses.iter().map(Vec::len).sum::<usize>();
-        match two >= 2 || half >= units.div_ceil(2).max(2) {
-            true => Err(mixed("the loss", "in the batch that is clipped, padding included")),
-            false => Ok(()),
-        }
+        Ok(true)
     }
 }
 
@@ -201,7 +204,7 @@ fn arrangements(units: usize) -> Vec<(&'static str, Vec<Vec<usize>>)> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::nn::{Linear, LinearConfig};
-    use burn::tensor::Int;
+    use burn::tensor::{Device, Int};
 
     use super::*;
     use crate::device_read::blocking;
@@ -296,6 +299,30 @@ mod tests {
             let accepted = blocking(compared, "the comparison").is_ok();
             assert_eq!(accepted, mixed < 2, "{mixed}");
         }
+    }
+
+    #[test]
+    fn a_pass_differs_by_two_units_or_by_half_of_them_and_not_by_the_copies_of_one() {
+        let compared = Compared {
+            losses: vec![vec![1.0; 8]; 2],
+            tolerances: vec![vec![0.1; 8]; 2],
+            share_of_half: 0.1,
+        };
+        let check = |changed: &[(usize, f32)], rows: usize| {
+            let mut losses = [1f32; 20];
+            changed.iter().for_each(|&(row, by)| losses[row] += by);
+            let losses = Tensor::<1>::from_floats(&losses[..rows], &Device::flex());
+            blocking(compared.check(&losses), "the comparison")
+        };
+        // Rows 2 and 3 are the copies of unit 1; the last four rows are not compared.
+        for changed in [vec![], vec![(2, 0.2), (3, 0.2)], vec![(17, 9.0), (18, 9.0)]] {
+            assert!(check(&changed, 20).unwrap(), "{changed:?}");
+        }
+        assert!(check(&[(2, 0.2), (4, 0.2)], 20).is_err());
+        assert!(check(&[(2, 0.2), (5, 0.2)], 20).is_err());
+        let half = |units: usize| (0..units).map(|unit| (2 * unit, 0.05)).collect::<Vec<_>>();
+        assert!(check(&half(3), 20).unwrap() && check(&half(4), 20).is_err());
+        assert!(!check(&[], 15).unwrap());
     }
 
     #[test]

@@ -73,33 +73,30 @@ pub(crate) async fn clip_rows<M: Module, O: Send + 'static, T>(
     for physical in forward.physical_batches(expected)? {
         let (input, part) = physical?.into_parts();
         run.check(&part)?;
-        let begins = |engine: &mut PrivacyEngine| {
-            engine.independence.begin_values(engine.next_step, function)
-        };
-        let compares = run.with(begins);
-        let ends = |engine: &mut PrivacyEngine, conclusive| {
-            engine.independence.compared(engine.next_step, function, conclusive);
-        };
         // The rest of a logical batch can be too small to show a dependence.
         let usual = expected.min(forward.rows.physical_batch_size as f64);
         let units = part.private_indices();
-        let compared = match compares && 2.0 * units.len() as f64 >= usual {
+        let is_usual = 2.0 * units.len() as f64 >= usual;
+        let compares = run
+            .with(|engine| engine.independence.begin_values(engine.next_step, function, is_usual));
+        let compared = match compares {
             true => forward.compare(&*computing, units).await,
             false => Ok(None),
         };
-        if compared.is_err() {
+        let ends = |engine: &mut PrivacyEngine, conclusive| {
+            engine.independence.compared(engine.next_step, function, conclusive);
+        };
+        // Other threads do not wait for the pass.
+        if compares && !matches!(compared, Ok(Some(_))) {
             run.with(|engine| ends(engine, false));
         }
         let compared = compared?;
         let (losses, output) = forward.run(&*computing, input, &part);
-        let checked = match &compared {
-            Some(compared) => compared.check(&losses).await,
-            None => Ok(()),
-        };
-        if compares {
-            run.with(|engine| ends(engine, compared.is_some() && checked.is_ok()));
+        if let Some(compared) = compared {
+            let checked = compared.check(&losses).await;
+            run.with(|engine| ends(engine, matches!(checked, Ok(true))));
+            checked?;
         }
-        checked?;
         if run.is_over() {
             break;
         }

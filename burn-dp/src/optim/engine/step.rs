@@ -175,7 +175,9 @@ fn check_learning_rate<M: Module>(model: &M, lr: &ModuleLearningRate) -> Result<
     for_each_trained(model, |path, parameter| {
         let lr = lr.lr_from_param(parameter.id, Some(path));
         if unusable.is_none() && !(lr as f32).is_finite() {
-            unusable = Some(format!("must be finite, got {lr} for `{path}`; nothing was released"));
+            unusable = Some(format!(
+                "must be finite in single precision, got {lr:e} for `{path}`; nothing was released"
+            ));
         }
     });
     unusable.map_or(Ok(()), |reason| Err(DpError::invalid("lr", reason)))
