@@ -29,6 +29,10 @@ pub const FIGURES_FILE: &str = "run.json";
 /// Name of the file with the results of a private search.
 pub(super) const SEARCH_FILE: &str = "tune.json";
 
+/// Names of the files that a run writes to its folder, whatever the name of its figures.
+const RESULTS: [&str; 6] =
+    [MODEL_FILE, AVERAGED_MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT, LEDGER_FILE, TRAINING_PLOT];
+
 /// The output folder, and the file of the figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
@@ -193,16 +197,8 @@ fn check_json(folder: &Path, json: &Path) -> Result<(), TrainError> {
     let parent = json.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = whole(parent.unwrap_or(Path::new(".")));
     let name = json.file_name().unwrap_or_default().to_string_lossy();
-    let results = [
-        MODEL_FILE,
-        AVERAGED_MODEL_FILE,
-        STATEMENT_JSON,
-        STATEMENT_TEXT,
-        LEDGER_FILE,
-        TRAINING_PLOT,
-    ];
     let is_result = parent == whole(folder)
-        && (results.contains(&&*name) || name.starts_with("ledger-") && name.ends_with(".json"));
+        && (RESULTS.contains(&&*name) || name.starts_with("ledger-") && name.ends_with(".json"));
     let is_other = match json.symlink_metadata() {
         // Writing replaces the name, so a link or a device would be lost.
         Ok(found) if !found.is_file() => Some("is not an ordinary file"),
@@ -267,8 +263,7 @@ pub(super) fn keep_ledger(folder: &Path) -> Result<(), TrainError> {
         return Ok(());
     }
     let unused = |path: &PathBuf| !path.exists();
-    let numbered = (1u32..).map(|number| folder.join(format!("ledger-{number}.json")));
-    let kept = numbered.into_iter().find(unused).unwrap_or_else(|| path.clone());
+    let kept = kept_ledgers(folder).find(unused).unwrap_or_else(|| path.clone());
     std::fs::rename(&path, &kept).map_err(|source| TrainError::Io { path, source })?;
     print_line!(
         "the ledger of an earlier run is kept as {}; if that run was on the same data, its cost \
@@ -279,6 +274,11 @@ pub(super) fn keep_ledger(folder: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
+/// Returns the paths that kept ledgers have, in order.
+fn kept_ledgers(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    (1u32..).map(|number| folder.join(format!("ledger-{number}.json")))
+}
+
 /// Removes the results of a run from its folder. Files of others are kept.
 ///
 /// # Errors
@@ -286,18 +286,9 @@ pub(super) fn keep_ledger(folder: &Path) -> Result<(), TrainError> {
 /// Returns [`TrainError::Io`] if a file cannot be removed.
 pub(super) fn remove_results(folder: &Path) -> Result<(), TrainError> {
     files::remove_incomplete(folder)?;
-    let results = [
-        MODEL_FILE,
-        AVERAGED_MODEL_FILE,
-        STATEMENT_JSON,
-        STATEMENT_TEXT,
-        LEDGER_FILE,
-        TRAINING_PLOT,
-        FIGURES_FILE,
-    ];
-    results.iter().try_for_each(|name| files::remove(&folder.join(name)))?;
-    let kept = (1u32..).map(|number| folder.join(format!("ledger-{number}.json")));
-    let kept: Vec<_> = kept.take_while(|path| path.is_file()).collect();
+    let mut results = RESULTS.iter().chain([&FIGURES_FILE]);
+    results.try_for_each(|name| files::remove(&folder.join(name)))?;
+    let kept: Vec<_> = kept_ledgers(folder).take_while(|path| path.is_file()).collect();
     // The last one first, so that an interrupted removal can be continued.
     kept.iter().rev().try_for_each(|path| files::remove(path))
 }

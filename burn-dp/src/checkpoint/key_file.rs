@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::folder::{create, private_options, remove, sync_parent, write, write_at};
-use super::log_content::{CHECKSUM, RUN_DIGITS, fits};
+use super::log_content::{CHECKSUM, RUN_DIGITS, fits_byte};
 use super::log_lines::{self, checked};
 use crate::DpError;
 use crate::optim::engine::damaged;
@@ -147,7 +147,7 @@ impl KeyFile {
         let content = Content { format: FORMAT, run, key: key.to_string() };
         let line = Zeroizing::new(log_lines::line(&content)?);
         if let Err(error) = write(&self.path, line.as_bytes()) {
-            // An incomplete key has no use. What another program wrote in the meantime is kept.
+            // An incomplete key is of no use. A file that another program wrote meanwhile is kept.
             let _ = self.erase_of(run);
             return Err(error);
         }
@@ -274,8 +274,7 @@ fn is_cut_off(bytes: &[u8]) -> bool {
         // A line that only lacks its line break is a key, or damaged.
         let longest = if has_zeros { line.len() } else { line.len() - 2 };
         let mut pairs = bytes.iter().zip(line.as_bytes());
-        let is_part = |(byte, shape): (&u8, &u8)| *byte == 0 || fits(&[*byte], &[*shape]);
-        bytes.len() <= longest && pairs.all(is_part)
+        bytes.len() <= longest && pairs.all(|(&byte, &shape)| byte == 0 || fits_byte(byte, shape))
     })
 }
 

@@ -13,7 +13,7 @@ use crate::optim::releases::{Mark, Releases};
 /// Version of the format. Other versions are refused.
 pub(super) const FORMAT: u32 = 1;
 
-/// The shape of a checksum, see [`fits`].
+/// The shape of a checksum, see [`fits_byte`].
 pub(super) const CHECKSUM: &str = "########";
 
 /// The shape of the beginning of the line of the first release.
@@ -137,24 +137,28 @@ pub(super) fn is_without_header(bytes: &[u8]) -> bool {
         let (begun, lines) = bytes.split_at(bytes.len().min(header.len()));
         let end = begun.iter().position(|&byte| byte == 0).unwrap_or(begun.len());
         let (written, zeros) = begun.split_at(end);
-        if !fits(written, header.as_bytes()) || zeros.iter().any(|&byte| byte != 0) {
+        if !fits(written, &header) || zeros.iter().any(|&byte| byte != 0) {
             return false;
         }
         if !lines.is_empty() {
-            let is_release =
-                lines.len() > CHECKSUM.len() + 1 && fits(lines, FIRST_RELEASE.as_bytes());
+            let is_release = lines.len() > CHECKSUM.len() + 1 && fits(lines, FIRST_RELEASE);
             return zeros.len() >= UNWRITTEN && is_release;
         }
         end < header.len() && (!zeros.is_empty() || split_tail(bytes).1 != Tail::Damaged)
     })
 }
 
-/// Returns whether bytes have a shape, as far as both reach. In a shape, `#` is a hexadecimal
-/// digit, `*` is a decimal digit, and any other character is itself.
-pub(super) fn fits(bytes: &[u8], shape: &[u8]) -> bool {
-    bytes.iter().zip(shape).all(|(&byte, &expected)| match expected {
+/// Returns whether bytes have a shape, as far as both reach.
+fn fits(bytes: &[u8], shape: &str) -> bool {
+    bytes.iter().zip(shape.as_bytes()).all(|(&byte, &shape)| fits_byte(byte, shape))
+}
+
+/// Returns whether a byte has a shape: `#` is a hexadecimal digit, `*` is a decimal digit, and any
+/// other character is itself.
+pub(super) fn fits_byte(byte: u8, shape: u8) -> bool {
+    match shape {
         b'#' => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
         b'*' => byte.is_ascii_digit(),
-        _ => byte == expected,
-    })
+        _ => byte == shape,
+    }
 }

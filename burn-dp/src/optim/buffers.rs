@@ -111,23 +111,17 @@ impl BufferCheck {
         synchronize(model);
         let mut found = collect(model, extent == Extent::Whole || !self.released).await?;
         let Some(before) = self.known.as_deref() else { return Ok(found) };
-        let mut pairs = Vec::new();
-        for (path, now) in &found.stored {
-            match before.stored.get(path) {
-                Some(before) => pairs.push((path, before, now)),
-                // It was trained before.
-                None if before.trained.contains(path) => {}
-                None => return Err(DpError::ChangedBuffer { path: path.clone() }),
-            }
-        }
-        if let Some(path) = changed(pairs).await? {
-            return Err(DpError::ChangedBuffer { path });
-        }
-        let is_known =
-            |path: &&String| before.stored.contains_key(*path) || before.trained.contains(*path);
-        // What it begins with would be published without noise, too.
-        if let Some(path) = found.trained.iter().find(|path| !is_known(path)) {
+        let is_new =
+            |path: &&String| !before.stored.contains_key(*path) && !before.trained.contains(*path);
+        // What a trained value begins with would be published without noise, too.
+        if let Some(path) = found.stored.keys().chain(&found.trained).find(is_new) {
             return Err(DpError::ChangedBuffer { path: path.clone() });
+        }
+        // Values that were trained before have nothing to be compared with.
+        let pairs = found.stored.iter();
+        let pairs = pairs.filter_map(|(path, now)| Some((path, before.stored.get(path)?, now)));
+        if let Some(path) = changed(pairs.collect()).await? {
+            return Err(DpError::ChangedBuffer { path });
         }
         // A value that is absent, or was not read, is compared when it is there again.
         for (path, value) in &before.stored {
