@@ -191,7 +191,7 @@ fn policies(options: &AdaptiveClippingOptions) -> Result<Vec<Contender>, TrainEr
 
 fn series(name: &str, values: impl Iterator<Item = f64>, first: f64) -> Series {
     let points = values.enumerate().map(|(index, value)| (first + index as f64, value));
-    Series { name: name.to_string(), points: points.collect() }
+    Series::new(name, points)
 }
 
 fn load(options: &AdaptiveClippingOptions) -> Result<Splits<ImageBatcher>, TrainError> {

@@ -168,7 +168,7 @@ fn printed(epsilon: f64) -> String {
 
 fn series((name, figures): &(String, BatchFigures)) -> Series {
     let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
-    Series { name: name.clone(), points: points.collect() }
+    Series::new(name, points)
 }
 
 #[cfg(test)]

@@ -113,13 +113,13 @@ pub(super) fn run(
         cases.map(|(sigma, size)| analyze(sigma, size, &options)).collect::<Result<_, _>>()?;
     print_limits(&rows, options.delta)?;
     print_errors(&rows)?;
-    let mut series = vec![Series { name: "nothing".into(), points: vec![(0.0, 1.0), (1.0, 0.0)] }];
+    let mut series = vec![Series::new("nothing", [(0.0, 1.0), (1.0, 0.0)])];
     for row in rows.iter().filter(|row| row.dataset_size == options.dataset_size) {
         let name = format!("sigma {}, guaranteed", row.sigma);
-        series.push(Series { name, points: row.tradeoff.clone() });
+        series.push(Series::new(name, row.tradeoff.clone()));
         if let Some(limit) = row.limit()? {
-            let points = alphas().map(|alpha| (alpha, limit.type_two_error(alpha))).collect();
-            series.push(Series { name: format!("sigma {}, limit", row.sigma), points });
+            let points = alphas().map(|alpha| (alpha, limit.type_two_error(alpha)));
+            series.push(Series::new(format!("sigma {}, limit", row.sigma), points));
         }
     }
     let at = |name: &str| options.output.join(name);

@@ -121,9 +121,9 @@ impl Figure {
         let series: Vec<Series> = self
             .series
             .iter()
-            .map(|series| Series {
-                name: series.name.clone(),
-                points: series.points.iter().map(|point| (point.x, point.y)).collect(),
+            .map(|FigureSeries { name, points }| {
+                let line = Series::new(name, points.iter().map(|point| (point.x, point.y)));
+                line.with_ranges(points.iter().map(|point| [point.low, point.high]))
             })
             .collect();
         let [title, x, y] = &self.labels;

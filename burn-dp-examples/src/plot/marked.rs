@@ -16,6 +16,12 @@ impl Marked {
     pub(super) fn new(range: Range<f64>, marks: Vec<f64>) -> Self {
         Self { coordinate: range.into(), marks }
     }
+
+    /// Returns the marks.
+    #[cfg(test)]
+    pub(super) fn marks(&self) -> &[f64] {
+        &self.marks
+    }
 }
 
 impl Ranged for Marked {

@@ -13,6 +13,7 @@ use plotters::prelude::*;
 
 use axis::Axis;
 pub(crate) use bars::bars;
+use marked::Marked;
 pub use bars::{Bar, BarPanel, ratio_bars};
 pub use intervals::{Interval, Spread, intervals};
 
@@ -26,6 +27,20 @@ pub struct Series {
     pub name: String,
     /// Points, from left to right.
     pub points: Vec<(f64, f64)>,
+    /// Smallest and largest value at each point, drawn as bars; empty without repetitions.
+    pub ranges: Vec<[f64; 2]>,
+}
+
+impl Series {
+    /// Creates a line of values without repetitions.
+    pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self { name: name.into(), points: points.into_iter().collect(), ranges: Vec::new() }
+    }
+
+    /// Adds the smallest and the largest value at each point.
+    pub fn with_ranges(self, ranges: impl IntoIterator<Item = [f64; 2]>) -> Self {
+        Self { ranges: ranges.into_iter().collect(), ..self }
+    }
 }
 
 /// Maximum number of points of a line whose points are marked. A line of one point is only a mark.
@@ -48,8 +63,8 @@ pub(crate) struct Panel<'a> {
     pub(crate) series: &'a [Series],
 }
 
-/// Draws several lines into one figure. Values that span orders of magnitude get a logarithmic
-/// axis.
+/// Draws several lines into one figure. Values that span orders of magnitude, and places that grow
+/// by factors, get a logarithmic axis.
 ///
 /// # Errors
 ///
@@ -73,14 +88,15 @@ pub(crate) fn panels(
     if points().next().is_none() {
         return Ok(());
     }
-    let xs = Axis::of(points().map(|point| point.0), false);
+    let places = || points().map(|point| point.0);
+    let xs = Axis::of_places(places());
     draw(path, |path| {
         let height = if panels.len() == 1 { 520 } else { 320 * panels.len() as u32 };
         let area = SVGBackend::new(path, (800, height)).into_drawing_area();
         area.fill(&WHITE)?;
         for (index, area) in area.split_evenly((panels.len(), 1)).iter().enumerate() {
             let title = if index == 0 { title } else { "" };
-            draw_panel(area, [title, x], &xs, &panels[index])?;
+            draw_panel(area, [title, x], (&xs, xs.coordinate(places())), &panels[index])?;
         }
         area.present()?;
         Ok(())
@@ -90,34 +106,41 @@ pub(crate) fn panels(
 fn draw_panel(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     [title, x]: [&str; 2],
-    xs: &Axis,
+    (xs, coordinate): (&Axis, Marked),
     Panel { y, series }: &Panel<'_>,
 ) -> Drawing {
     let points = || series.iter().flat_map(|series| &series.points);
     if points().next().is_none() {
         return Ok(());
     }
-    let ys = Axis::of(points().map(|point| point.1), true);
+    let ends = series.iter().flat_map(|series| &series.ranges).flatten().copied();
+    let ys = Axis::of(points().map(|point| point.1).chain(ends), true);
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 20))
         .margin(16)
         .x_label_area_size(40)
         .y_label_area_size(70)
-        .build_cartesian_2d(xs.range(), ys.range())?;
+        .build_cartesian_2d(coordinate, ys.range())?;
     chart
         .configure_mesh()
         .max_light_lines(1)
         .light_line_style(TRANSPARENT)
-        .x_labels(xs.labels())
         .y_labels(ys.labels())
-        .x_label_formatter(&|&at| xs.label(at))
+        .x_label_formatter(&|&at| xs.mark(at))
         .y_label_formatter(&|&at| ys.label(at))
         .x_desc(x)
         .y_desc(*y)
         .draw()?;
-    for (index, Series { name, points }) in series.iter().enumerate() {
+    for (index, Series { name, points, ranges }) in series.iter().enumerate() {
         let color = COLORS[index % COLORS.len()];
         let placed: Vec<_> = points.iter().map(|&(x, y)| (xs.at(x), ys.at(y))).collect();
+        let spread = placed.iter().zip(ranges).filter(|(_, [low, high])| low < high);
+        let bars: Vec<_> =
+            spread.map(|(&(x, _), range)| range.map(|end| (x, ys.at(end)))).collect();
+        chart.draw_series(bars.iter().map(|&bar| PathElement::new(bar, color)))?;
+        let cap =
+            |&end| EmptyElement::at(end) + PathElement::new(vec![(-4, 0), (4, 0)], color);
+        chart.draw_series(bars.iter().flatten().map(cap))?;
         if placed.len() <= MARKED {
             let mark = |&point: &(f64, f64)| Circle::new(point, 3, color.filled());
             chart.draw_series(placed.iter().map(mark))?;
@@ -192,7 +215,7 @@ mod tests {
         let corner = |points: &[(f64, f64)]| {
             let of = |value: fn(&(f64, f64)) -> f64| points.iter().map(value);
             let (xs, ys) = (Axis::of(of(|p| p.0), false), Axis::of(of(|p| p.1), true));
-            emptiest_corner(&xs, &ys, &[Series { name: "one".into(), points: points.into() }])
+            emptiest_corner(&xs, &ys, &[Series::new("one", points.to_vec())])
         };
         let falling = [(0.0, 5.0), (10.0, 1.0)];
         assert!(matches!(corner(&falling), SeriesLabelPosition::UpperRight));
@@ -204,17 +227,32 @@ mod tests {
     fn a_line_of_one_point_is_marked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("one.svg");
-        let series = Series { name: "one".into(), points: vec![(1.0, 0.25)] };
+        let series = Series::new("one", [(1.0, 0.25)]);
         lines(&path, ["title", "epoch", "accuracy"], &[series]).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("<circle"), "{text}");
     }
 
     #[test]
+    fn a_bar_is_drawn_where_values_differ() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bars.svg");
+        let series = Series::new("seeds", [(1.0, 2.0), (2.0, 3.0)]);
+        let number = |series: Series| {
+            lines(&path, ["title", "x", "y"], &[series]).unwrap();
+            std::fs::read_to_string(&path).unwrap().matches("<polyline").count()
+        };
+        let [without, equal, one] = [vec![], vec![[2.0, 2.0], [3.0, 3.0]], vec![[1.0, 9.0]]]
+            .map(|ranges| number(series.clone().with_ranges(ranges)));
+        // The bar and its two ends.
+        assert_eq!((equal, one), (without, without + 3));
+    }
+
+    #[test]
     fn panels_have_an_axis_each_below_one_title() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("panels.svg");
-        let one = |name: &str| [Series { name: name.into(), points: vec![(0.0, 1.0), (9.0, 2.0)] }];
+        let one = |name: &str| [Series::new(name, [(0.0, 1.0), (9.0, 2.0)])];
         let (upper, lower) = (one("accuracy"), one("epsilon"));
         let both =
             [Panel { y: "share", series: &upper }, Panel { y: "epsilon spent", series: &lower }];
@@ -229,8 +267,7 @@ mod tests {
     fn lines_are_written_with_their_names() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines.svg");
-        let series =
-            |name: &str| Series { name: name.into(), points: vec![(0.0, 1.0), (5.0, 3.0)] };
+        let series = |name: &str| Series::new(name, [(0.0, 1.0), (5.0, 3.0)]);
         lines(&path, ["title", "rounds", "loss"], &[series("first"), series("second")]).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("<svg") && text.contains("second") && text.contains("rounds"));

@@ -160,8 +160,7 @@ impl Output {
         }
         let series = |name: &str, of: fn(&Measurement) -> f64| {
             let points = measurements.iter().map(|measured| (measured.step as f64, of(measured)));
-            let points = points.filter(|(_, value)| value.is_finite()).collect();
-            Series { name: name.into(), points }
+            Series::new(name, points.filter(|(_, value)| value.is_finite()))
         };
         let accuracy = [series("test accuracy", |measured| measured.accuracy)];
         let epsilon = [series("epsilon spent, upper bound", |measured| measured.epsilon)];

@@ -105,7 +105,7 @@ impl BatchRun<'_> {
         let (deltas, group) = ([settings.privacy.delta], settings.privacy.group);
         output.statement(&described.ledger(&optim), &deltas, group)?;
         let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
-        let series = Series { name: figures.clipping.clone(), points: points.collect() };
+        let series = Series::new(&figures.clipping, points);
         let titles = ["Batch clipping", "epoch", "test accuracy"];
         plot::lines(&output.file("accuracy.svg"), titles, &[series])?;
         let measured = figures.epochs.iter().map(|epoch| Measurement {

@@ -116,11 +116,11 @@ pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
 fn draw(output: &Output, figures: &FederatedFigures) -> Result<(), TrainError> {
     let measurements = &figures.measurements;
     let points = |of: fn(&RoundFigures) -> f64| {
-        measurements.iter().map(|measured| (measured.round as f64, of(measured))).collect()
+        measurements.iter().map(move |measured| (measured.round as f64, of(measured)))
     };
-    let loss = Series { name: "loss of public users".into(), points: points(|m| m.test_loss) };
+    let loss = Series::new("loss of public users", points(|m| m.test_loss));
     plot::lines(&output.file(LOSS_PLOT), ["Next token", "round", "cross entropy"], &[loss])?;
-    let threshold = Series { name: "threshold".into(), points: points(|m| m.threshold) };
+    let threshold = Series::new("threshold", points(|m| m.threshold));
     let titles = ["Clipping threshold", "round", "L2 norm"];
     plot::lines(&output.file(THRESHOLD_PLOT), titles, &[threshold])?;
     norms::draw(&output.folder, &figures.update_norms, &figures.private_norms)?;
