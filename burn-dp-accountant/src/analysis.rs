@@ -137,6 +137,12 @@ fn compared(
     Ok(bound)
 }
 
+/// The note of an answer for which a simulation was asked.
+const NOT_SIMULATED: &str = "nothing was simulated: with correlated noise, a simulation needs at \
+     most 1,024 bins, or a Toeplitz strategy with at most as many bands as fresh bins, or as the \
+     minimum separation; a dense strategy, or one with normalized columns, at most 4,096 steps in \
+     bins";
+
 /// Returns [`epsilon_of_events`] with the upper end of a simulation where that is smaller. Nothing
 /// is simulated if the certified upper end is at most `enough`.
 pub(crate) fn epsilon_with_simulation<'a>(
@@ -152,7 +158,12 @@ pub(crate) fn epsilon_with_simulation<'a>(
     if certified.upper <= enough {
         return Ok(certified);
     }
-    let Some(found) = simulation.epsilon(&events, relation, delta)? else { return Ok(certified) };
+    let Some(found) = simulation.epsilon(&events, relation, delta)? else {
+        if events.iter().any(|(event, _)| event.has_random_bands()) {
+            certified.notes.push(NOT_SIMULATED.into());
+        }
+        return Ok(certified);
+    };
     if found.upper >= certified.upper {
         let reason = found.notes.first().map_or(String::new(), |note| format!(": {note}"));
         certified.notes.push(format!("a simulation has no smaller upper end{reason}"));

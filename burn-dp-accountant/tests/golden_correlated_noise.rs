@@ -300,7 +300,7 @@ fn streaming_rows() {
         for coordinate in 0..whole(&noise, "dim") as usize {
             let mut stream = noising.stream();
             for (z, expected) in z.iter().zip(row["output"].as_array().unwrap()) {
-                let value = stream.next(z[coordinate].as_f64().unwrap());
+                let value = stream.next(z[coordinate].as_f64().unwrap()).unwrap();
                 let expected = expected[coordinate].as_f64().unwrap();
                 let error = (value - expected).abs();
                 assert!(error <= 1e-9 * expected.abs().max(1.0), "{}: {error:e}", row["id"]);

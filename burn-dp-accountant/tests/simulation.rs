@@ -223,6 +223,19 @@ fn nothing_changes_where_the_certified_analysis_is_tight() {
 }
 
 #[test]
+fn a_note_says_if_a_run_is_too_large_to_be_simulated() {
+    let strategy = banded(2_000, &[1.0, 0.5, 0.25]);
+    for (bins, is_simulated) in [(1_500, false), (1_000, true)] {
+        let bins = Participation::BallsInBins { bins };
+        let event = DpEvent::correlated_gaussian(2.0, &strategy, bins);
+        let mut ledger = ledger(ADD_REMOVE, Some(simulation(1_000)));
+        ledger.record_many(&event, 2_000).unwrap();
+        let notes = ledger.epsilon(1e-3).unwrap().notes.join("; ");
+        assert_eq!(notes.contains("nothing was simulated: with"), !is_simulated, "{notes}");
+    }
+}
+
+#[test]
 fn certified_bands_across_bins_are_an_allocation_to_fewer_bins() {
     let strategy = banded(60, &[1.0, 0.5, 0.25]);
     let run = |bins| {

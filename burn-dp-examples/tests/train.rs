@@ -84,7 +84,7 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("--test-size 99999999999999", "--test-size must be at most 10000000 drawn digits"),
         ("--skip-lost-steps", "--resume"),
         ("--lr 1e39", "--lr must be below 3.4e38, got 1"),
-        ("--epochs 40 --threshold-decay 0.1", "in the last of 960 steps to which no noise"),
+        ("--epochs 40 --threshold-decay 0.1", "in step 959 of 960 to which no noise"),
         ("shakespeare --federated --non-private", "no meaning with shakespeare --federated; leave"),
         ("--max-grad-norm 1e-70", "standard deviation"),
         ("--physical-batch-size 0", "--physical-batch-size must be at least 1, got 0"),

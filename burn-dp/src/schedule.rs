@@ -164,6 +164,31 @@ impl Schedule {
         Ok(runs)
     }
 
+    /// Returns the steps, among the first `steps`, in which the product of `schedules` is smallest
+    /// and largest, up to one change of each exponential schedule. A factor that is not a number is
+    /// the largest. Functions are evaluated at the first 10 million steps and at the last one.
+    pub(crate) fn extremes(schedules: &[&Self], steps: u64) -> [u64; 2] {
+        let factor = |step: &u64| -> f64 {
+            let factor = schedules.iter().map(|schedule| schedule.factor(*step)).product::<f64>();
+            // The sign of what is not a number is not defined.
+            if factor.is_nan() { f64::NAN } else { factor }
+        };
+        let last = steps.saturating_sub(1);
+        let is_function = |one: &&&Self| matches!(one.kind, Kind::Function { .. });
+        let every = schedules.iter().find(is_function).map(|_| 0..steps.min(MAX_EVALUATIONS));
+        // Between the changes of the others, the product is an exponential.
+        let changes = schedules.iter().flat_map(|schedule| match &schedule.kind {
+            Kind::Steps(factors) => factors.as_slice(),
+            _ => &[],
+        });
+        let changes = changes.flat_map(|&(from, _)| [from.saturating_sub(1), from]);
+        let some = changes.filter(|&step| step < last).chain([0, last]);
+        let candidates = || some.clone().chain(every.clone().into_iter().flatten());
+        let by_factor = |a: &u64, b: &u64| factor(a).total_cmp(&factor(b));
+        [candidates().min_by(by_factor), candidates().max_by(by_factor)]
+            .map(|step| step.unwrap_or(last))
+    }
+
     /// Returns the first step after `step` that may have another factor.
     fn end_of_run(&self, step: u64) -> u64 {
         match &self.kind {
@@ -276,6 +301,41 @@ mod tests {
         assert!(error.to_string().contains("more than 100000 different factors"), "{error}");
         let error = Schedule::function("one", |_| 1.0).runs(steps).unwrap_err().to_string();
         assert!(error.contains("evaluated at 10000000 steps, got 1000000000"), "{error}");
+    }
+
+    #[test]
+    fn extremes_are_the_steps_with_the_smallest_and_the_largest_product() {
+        let restarts = Schedule::function("restarts", |step| 2.0 - (step % 50) as f64 / 49.0);
+        let exponential = |decay, every| Schedule::exponential(decay, every).unwrap();
+        let steps = Schedule::steps([(10, 4.0), (30, 0.25), (31, 1.0), (500, 9.0)]).unwrap();
+        let constant = Schedule::constant();
+        let [down, up] = [exponential(0.99, 3), exponential(1.01, 7)];
+        for schedules in [
+            vec![],
+            vec![&constant],
+            vec![&down],
+            vec![&up, &down],
+            vec![&steps],
+            vec![&steps, &up],
+            vec![&down, &steps, &up],
+            vec![&restarts],
+            vec![&restarts, &up, &steps],
+        ] {
+            let factor = |step| schedules.iter().map(|one| one.factor(step)).product::<f64>();
+            let factors: Vec<f64> = (0..120).map(factor).collect();
+            let [low, high] = Schedule::extremes(&schedules, 120).map(factor);
+            let least = factors.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = factors.iter().copied().fold(0.0, f64::max);
+            // Two exponentials that change in different steps can differ by one change of each.
+            assert!(low <= 1.021 * least && high >= most / 1.021, "{schedules:?}");
+            let exact = schedules.len() < 2 || schedules.contains(&&restarts);
+            assert!(!exact || (low, high) == (least, most), "{schedules:?}");
+        }
+        let unknown = Schedule::function("root", |step| (4.0 - step as f64).sqrt());
+        assert!(unknown.factor(Schedule::extremes(&[&unknown], 9)[1]).is_nan());
+        // Also of more steps than can be looked at.
+        let [low, high] = Schedule::extremes(&[&down, &steps], u64::MAX);
+        assert_eq!((down.factor(low) * steps.factor(low), high), (0.0, 10));
     }
 
     #[test]

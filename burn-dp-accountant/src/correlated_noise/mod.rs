@@ -81,8 +81,9 @@
 //! // The noise of three steps.
 //! let noising = strategy.noising();
 //! let mut stream = noising.stream();
-//! let noise = [0.3, -1.1, 0.8].map(|z| sigma * stream.next(z));
-//! # assert!(noise[1].abs() < 20.0);
+//! // There is none after the last step.
+//! let noise = [0.3, -1.1, 0.8].map(|z| stream.next(z).map(|noise| sigma * noise));
+//! # assert!(noise[1].is_some_and(|noise| noise.abs() < 20.0));
 //! # Ok::<(), burn_dp_accountant::AccountantError>(())
 //! ```
 //!

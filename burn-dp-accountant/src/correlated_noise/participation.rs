@@ -26,7 +26,8 @@ pub enum Participation {
     ///
     /// The strategy must have at most `parts` bands. Then the participations of a unit do not
     /// overlap, and each is one Poisson-sampled Gaussian release ("(Amplified) Banded Matrix
-    /// Factorization", Choquette-Choo et al. 2023, on amplification).
+    /// Factorization", Choquette-Choo et al. 2023, on amplification). The parts are regarded as
+    /// known.
     CyclicPoisson {
         /// Number of parts, at least 1.
         parts: u64,

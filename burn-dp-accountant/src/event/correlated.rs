@@ -188,6 +188,17 @@ impl DpEvent {
         }))
     }
 
+    /// Returns whether only a simulation captures the amplification of the run.
+    pub(crate) fn has_random_bands(&self) -> bool {
+        use Participation::{BallsInBins, MinSeparation, RandomAllocation};
+        let Self::CorrelatedGaussian { strategy, participation, .. } = self else { return false };
+        let is_random = matches!(
+            participation,
+            BallsInBins { .. } | RandomAllocation { .. } | MinSeparation { .. }
+        );
+        is_random && strategy.bands() > 1
+    }
+
     /// Returns whether this is the step with correlated noise that follows `count` releases of
     /// `earlier` in the same run.
     pub(crate) fn continues_run(&self, earlier: &Self, count: u64) -> bool {

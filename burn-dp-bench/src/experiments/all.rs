@@ -148,6 +148,7 @@ mod tests {
             experiment: "one".into(),
             figure: "Paper".into(),
             preset: Preset::Quick,
+            seconds: 90.0,
             setting: "Setting.".into(),
             labels: ["t", "x", "y"].map(String::from),
             series: vec![FigureSeries::exact("a", [(0.0, 1.0)])],

@@ -8,7 +8,7 @@
 use burn_dp_examples::training::{TrainError, typed};
 
 use super::clipping_time::FAST;
-use super::figure::{Figure, FigureSeries, Verdict};
+use super::figure::{Figure, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use crate::bench::{Network, Sizes, largest_batch, step_peak_mib};
 
@@ -46,10 +46,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     };
     let (ordinary, materialize) = (batch_of("NonPrivate"), batch_of("multiLoss"));
     let (reweight, keeping) = (batch_of("ReweightGP"), batch_of("book-keeping"));
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "Fast per-example clipping, section 6.7".into(),
-        preset: measured.preset,
         setting: format!(
             "{model}, {pixels} × {pixels} pixels, SGD. Largest batch with at most {limit} MiB in \
              the process, to an eighth."

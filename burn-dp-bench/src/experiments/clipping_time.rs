@@ -9,7 +9,7 @@
 
 use burn_dp_examples::training::{TrainError, typed};
 
-use super::figure::{Figure, FigureSeries, Verdict};
+use super::figure::{Figure, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use crate::bench::{Algorithm, Network, Sizes, step_times};
 
@@ -82,10 +82,8 @@ impl Times {
             }
         }
         let verdicts = verdicts(&series);
-        measured.finish(Figure {
-            experiment: self.name.into(),
+        measured.finish(Findings {
             figure: self.figure.into(),
-            preset: measured.preset,
             setting: self.setting,
             labels: ["Seconds for an epoch of 60,000 examples", self.x, "seconds"]
                 .map(String::from),

@@ -12,7 +12,7 @@ use burn_dp_accountant::Budget;
 use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use super::trial::{Trial, images, momentum_sgd};
 
@@ -67,10 +67,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         series.push(FigureSeries { name: name("fixed"), points: fixed });
         series.push(FigureSeries { name: name("adaptive"), points: constant.into() });
     }
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "Adaptive clipping, utility against fixed thresholds".into(),
-        preset: measured.preset,
         setting: format!(
             "A CNN, {} images, {epochs} epochs, batch {batch}, SGD with momentum 0.9 and a \
              learning rate of {RATE} over the threshold, δ = {DELTA:e}, {} seeds. Adaptive: the \

@@ -20,7 +20,7 @@ use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::training::TrainError;
 
 use super::correlated_noise_peers::PEER_SEARCHES;
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use super::trial::{MOMENTUM, Trial, images, momentum_sgd};
 
@@ -125,10 +125,8 @@ pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
     let (independent, tree, best) =
         (at("independent", 1_000), at("tree", 1_000), at("optimal Toeplitz", 1_000));
     let buffered = at("buffered, 4", 1_000);
-    measured.finish(Figure {
-        experiment: ERROR.into(),
+    measured.finish(Findings {
         figure: "Correlated noise: error against the number of steps".into(),
-        preset: measured.preset,
         setting: "The largest root mean squared error of a prefix sum at a noise multiplier of 1, \
                   if a unit takes part once."
             .into(),
@@ -238,10 +236,8 @@ pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
     let names = ["independent, Poisson", "independent, shuffled", "buffered", "banded"];
     let [poisson, shuffled, buffered, banded] =
         names.map(|name| [at(name, small), at(name, large)]);
-    measured.finish(Figure {
-        experiment: ACCURACY.into(),
+    measured.finish(Findings {
         figure: "Correlated noise: accuracy at equal ε".into(),
-        preset: measured.preset,
         setting: format!(
             "A CNN, {} images, {epochs} epochs of {epoch} steps, SGD with momentum 0.9, δ = \
              {DELTA:e}, {} seeds. \"Shuffled once\": a unit takes part every {epoch} steps, \

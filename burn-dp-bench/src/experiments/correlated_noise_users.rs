@@ -12,7 +12,7 @@ use burn_dp::DpError;
 use burn_dp_accountant::correlated_noise::{Strategy, StrategySearch, Workload};
 use burn_dp_examples::training::{SamplingName, TrainError};
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use super::user_training::UserSetting;
 
@@ -86,10 +86,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         series.push(FigureSeries { name: (*name).into(), points });
     }
     let verdicts = verdicts(&series, epsilons[0], epsilons[epsilons.len() - 1]);
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "Correlated noise: accuracy for users at equal ε".into(),
-        preset: measured.preset,
         setting: format!(
             "{}, updates clipped to {THRESHOLD}, {} seeds. \"Shuffled once\": a user takes part \
              every {separation} rounds, without amplification by sampling.",

@@ -27,6 +27,8 @@ pub struct Figure {
     pub figure: String,
     /// How much of the paper's setting was run.
     pub preset: Preset,
+    /// Time of all measurements in seconds.
+    pub seconds: f64,
     /// What was run, in a sentence.
     pub setting: String,
     /// Title, and labels of the horizontal and the vertical axis.
@@ -35,6 +37,15 @@ pub struct Figure {
     pub series: Vec<FigureSeries>,
     /// The paper's claims, and whether they hold here.
     pub verdicts: Vec<Verdict>,
+}
+
+/// What an experiment found: a [`Figure`] without the facts that are the same for every experiment.
+pub(super) struct Findings {
+    pub(super) figure: String,
+    pub(super) setting: String,
+    pub(super) labels: [String; 3],
+    pub(super) series: Vec<FigureSeries>,
+    pub(super) verdicts: Vec<Verdict>,
 }
 
 /// A line of a figure.
@@ -210,6 +221,7 @@ mod tests {
             experiment: "name".into(),
             figure: "A paper, figure 1".into(),
             preset: Preset::Quick,
+            seconds: 1.5,
             setting: "Two points.".into(),
             labels: ["title", "x", "y"].map(String::from),
             series: vec![FigureSeries::exact("line", [(1.0, 2.0), (2.0, 3.0)])],
@@ -224,7 +236,7 @@ mod tests {
         let json = std::fs::read_to_string(folder.path().join("name.json")).unwrap();
         assert_eq!(serde_json::from_str::<Figure>(&json).unwrap(), figure());
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
-        for field in ["experiment", "figure", "preset", "series", "verdicts"] {
+        for field in ["experiment", "figure", "preset", "seconds", "series", "verdicts"] {
             assert!(!value[field].is_null(), "{field}");
         }
         assert_eq!(value["verdicts"][0]["holds"], true);

@@ -7,7 +7,7 @@
 
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::layerwise::{Ordinary, Setting};
 use super::measured::{FigureOptions, Measured};
 
@@ -56,10 +56,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             [("median factor from one epoch to the next", change)],
         ),
     ];
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "Batch clipping and adaptive layerwise clipping, figure 1".into(),
-        preset: measured.preset,
         setting: format!(
             "{}, without privacy, {} seeds. Norms of the gradients of public mini-sets.",
             setting.sentence(),

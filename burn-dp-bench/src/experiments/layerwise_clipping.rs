@@ -8,7 +8,7 @@
 use burn_dp_examples::training::TrainError;
 use burn_dp_examples::training::batch_clipping::BatchPolicyName;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::layerwise::Setting;
 use super::measured::{FigureOptions, Measured};
 
@@ -79,10 +79,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             same_privacy,
         ),
     ];
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "Batch clipping and adaptive layerwise clipping, figures 4 and 18".into(),
-        preset: measured.preset,
         setting: format!(
             "{}, C = {}, σ = {}, {} seeds. BC: the gradient of a mini-set is clipped; IC: of each \
              image. ALC: each layer is clipped, to a threshold that follows public norms; FGC: the \

@@ -7,7 +7,7 @@
 
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::layerwise::Setting;
 use super::measured::{FigureOptions, Measured};
 
@@ -57,14 +57,12 @@ fn sweep(
 fn figure(
     measured: &Measured,
     setting: &Setting,
-    (name, figures, label): (&str, &str, &str),
+    [figures, label]: [&str; 2],
     series: Vec<FigureSeries>,
     verdicts: Vec<Verdict>,
 ) -> Result<Figure, TrainError> {
-    measured.finish(Figure {
-        experiment: name.into(),
+    measured.finish(Findings {
         figure: format!("Batch clipping and adaptive layerwise clipping, {figures}"),
-        preset: measured.preset,
         setting: format!(
             "{}, C = {}, σ = {}, {} seeds, unless it is varied. BC and ALC with public norms.",
             setting.sentence(),
@@ -90,7 +88,7 @@ pub(super) fn noise(options: &FigureOptions) -> Result<Figure, TrainError> {
         [("smallest σ", ends[0].y), ("largest σ", ends[1].y)],
     );
     let series = vec![FigureSeries { name: "BC+ALC".into(), points }];
-    let words = (NOISE, "figures 5, 9 and 12", "σ");
+    let words = ["figures 5, 9 and 12", "σ"];
     figure(&measured, &setting, words, series, vec![verdict])
 }
 
@@ -108,7 +106,7 @@ pub(super) fn threshold(options: &FigureOptions) -> Result<Figure, TrainError> {
         [("best", best), ("values of C within five points", near as f64)],
     );
     let series = vec![FigureSeries { name: "BC+ALC".into(), points }];
-    let words = (THRESHOLD, "figures 6, 7, 9 and 11", "C");
+    let words = ["figures 6, 7, 9 and 11", "C"];
     figure(&measured, &setting, words, series, vec![verdict])
 }
 
@@ -133,6 +131,6 @@ pub(super) fn batch_norm(options: &FigureOptions) -> Result<Figure, TrainError> 
         verdict("BatchNorm raises the accuracy of ordinary training.", ends[0]),
         verdict("BatchNorm raises the accuracy of private training by batch clipping.", ends[1]),
     ];
-    let words = (BATCH_NORM, "figures 13 and 14", "BatchNorm (0 without, 1 with)");
+    let words = ["figures 13 and 14", "BatchNorm (0 without, 1 with)"];
     figure(&measured, &setting, words, series, verdicts)
 }

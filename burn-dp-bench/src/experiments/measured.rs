@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use burn_dp_examples::training::{TrainError, checks, files};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use super::figure::{Figure, Preset};
+use super::figure::{Figure, Findings, Preset};
 
 /// Options of every figure of a paper.
 #[derive(Args, Debug, Clone)]
@@ -36,6 +36,7 @@ pub struct FigureOptions {
 
 /// The measurements of one experiment, each stored when it is complete.
 pub(crate) struct Measured {
+    name: String,
     pub(crate) preset: Preset,
     pub(crate) seeds: Vec<u64>,
     pub(crate) data_dir: Option<PathBuf>,
@@ -43,8 +44,17 @@ pub(crate) struct Measured {
     json: Option<PathBuf>,
     /// The file of the measurements.
     path: PathBuf,
-    stored: BTreeMap<String, serde_json::Value>,
+    stored: BTreeMap<String, Stored>,
+    /// Time of the measurements that the figure uses so far, in seconds.
+    seconds: f64,
     bar: ProgressBar,
+}
+
+/// A measurement in the file.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    value: serde_json::Value,
+    seconds: f64,
 }
 
 /// The name of the file with the measurements.
@@ -94,7 +104,8 @@ impl Measured {
         }
         bar.enable_steady_tick(Duration::from_millis(250));
         let (data_dir, json) = (options.data_dir.clone(), options.json.clone());
-        Ok(Self { preset, seeds, data_dir, output, json, path, stored, bar })
+        let (name, seconds) = (name.into(), 0.0);
+        Ok(Self { name, preset, seeds, data_dir, output, json, path, stored, seconds, bar })
     }
 
     /// Returns whether the quick preset is run.
@@ -116,7 +127,8 @@ impl Measured {
     ///
     /// # Arguments
     ///
-    /// - `name`: what is measured, with every setting that affects it
+    /// - `name`: what is measured, with every setting that affects it, except the preset and the
+    ///   data
     ///
     /// # Errors
     ///
@@ -128,21 +140,26 @@ impl Measured {
     ) -> Result<T, TrainError> {
         self.bar.set_message(name.to_string());
         let data = self.data_dir.as_ref().map(|folder| format!(" {}", folder.display()));
-        let name = format!("{name}{}", data.unwrap_or_default());
-        let known = self.stored.get(&name).and_then(|value| T::deserialize(value).ok());
-        let value = match known {
-            Some(value) => value,
+        let name = format!("{:?}: {name}{}", self.preset, data.unwrap_or_default());
+        let known = self.stored.get(&name).and_then(|stored| {
+            T::deserialize(&stored.value).ok().map(|value| (value, stored.seconds))
+        });
+        let (value, seconds) = match known {
+            Some(known) => known,
             None => {
-                let value = measure()?;
-                let json = serde_json::to_value(&value).map_err(|error| TrainError::Io {
+                let start = Instant::now();
+                let found = measure()?;
+                let seconds = start.elapsed().as_secs_f64();
+                let value = serde_json::to_value(&found).map_err(|error| TrainError::Io {
                     path: self.path.clone(),
                     source: error.into(),
                 })?;
-                self.stored.insert(name, json);
+                self.stored.insert(name, Stored { value, seconds });
                 files::write_json(&self.path, &self.stored)?;
-                value
+                (found, seconds)
             }
         };
+        self.seconds += seconds;
         self.bar.inc(1);
         Ok(value)
     }
@@ -153,8 +170,12 @@ impl Measured {
     /// # Errors
     ///
     /// Returns an error if a file cannot be written.
-    pub(crate) fn finish(&self, figure: Figure) -> Result<Figure, TrainError> {
+    pub(crate) fn finish(&self, findings: Findings) -> Result<Figure, TrainError> {
         self.bar.finish_and_clear();
+        let Findings { figure, setting, labels, series, verdicts } = findings;
+        let (experiment, preset, seconds) = (self.name.clone(), self.preset, self.seconds);
+        let figure =
+            Figure { experiment, figure, preset, seconds, setting, labels, series, verdicts };
         figure.write(&self.output)?;
         if let Some(json) = &self.json {
             files::write_json(json, &figure)?;
@@ -199,6 +220,30 @@ mod tests {
         let stored: Vec<f64> = second.measure("a", || panic!("measured twice")).unwrap();
         assert_eq!(stored, [1.0, 0.1]);
         assert_eq!(second.measure("b", || Ok(3)).unwrap(), 3);
+        drop(second);
+        // What the quick preset measured is no result of the setting of the paper.
+        let paper = FigureOptions { quick: false, ..options(&output) };
+        let mut third = Measured::open("name", &paper).unwrap();
+        assert_eq!(third.measure("a", || Ok(vec![7.0])).unwrap(), [7.0]);
+    }
+
+    #[test]
+    fn the_time_of_stored_measurements_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = r#"{"Quick: a": {"value": 1, "seconds": 4.0}}"#;
+        std::fs::write(folder.path().join("name.measured.json"), store).unwrap();
+        let mut measured = Measured::open("name", &options(folder.path())).unwrap();
+        let stored: u8 = measured.measure("a", || panic!("measured twice")).unwrap();
+        assert_eq!(stored, 1);
+        let figure = measured.finish(Findings {
+            figure: "A paper".into(),
+            setting: String::new(),
+            labels: Default::default(),
+            series: vec![],
+            verdicts: vec![],
+        });
+        assert_eq!(figure.unwrap().seconds, 4.0);
+        assert!(!folder.path().join("name.measured.json").exists());
     }
 
     #[test]

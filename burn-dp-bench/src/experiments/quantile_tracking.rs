@@ -15,7 +15,7 @@ use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::models::{Classifier, MlpConfig};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use super::trial::images;
 
@@ -106,10 +106,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             [("largest difference to the target", linear)],
         ),
     ];
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "Adaptive clipping, figures 2 and 3".into(),
-        preset: measured.preset,
         setting: format!(
             "An MLP on drawn digits or MNIST, {BATCH} examples a step, learning rate 0.2 of the \
              threshold, which starts at 1/{FAR} or {FAR} times norms of order one; the share of \

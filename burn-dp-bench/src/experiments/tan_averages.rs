@@ -11,7 +11,7 @@ use burn_dp::nn::RandomCrop;
 use burn_dp::optim::{PrivacyPlanConfig, WeightAverage};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use super::trial::{Outcome, Trial, images};
 
@@ -87,11 +87,9 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let most = last.len() - 1;
     let gains = last.iter().zip(&averaged).map(|(last, averaged)| averaged.y - last.y);
     let gain = gains.sum::<f64>() / last.len() as f64;
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "TAN Without a Burn, section 5: augmentation multiplicity and averaged weights"
             .into(),
-        preset: measured.preset,
         setting: format!(
             "A CNN, B = {}, σ = {}, {} steps of SGD, {} seeds. K copies of each image are shifted \
              by up to {CROP} pixels (K = 0: the image itself). Weights are averaged with decay {}.",

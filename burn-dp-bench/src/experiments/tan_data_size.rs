@@ -9,7 +9,7 @@ use burn_dp::DpError;
 use burn_dp_accountant::{Accountant, DpEvent, ExactAccountant, NeighboringRelation};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigureSeries, Verdict};
+use super::figure::{Figure, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 
 pub(super) const NAME: &str = "tan-data-size";
@@ -36,10 +36,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         ratios.fold((f64::INFINITY, 0.0f64), |(low, high), r| (low.min(r), high.max(r)));
     let halved =
         points.iter().map(|&(factor, _)| (factor, points[0].1 / factor)).collect::<Vec<_>>();
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "TAN Without a Burn, section 4: the size of the data set".into(),
-        preset: measured.preset,
         setting: format!(
             "B = {BATCH}, σ = {SIGMA}, {STEPS} steps, δ = {DELTA:e}; the data set is a multiple of \
              ImageNet."

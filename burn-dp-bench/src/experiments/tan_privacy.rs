@@ -12,7 +12,7 @@ use burn_dp_accountant::{
 };
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigureSeries, Verdict};
+use super::figure::{Figure, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 
 pub(super) const NAME: &str = "tan-privacy";
@@ -78,10 +78,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             [("ε_TAN", approximate)],
         ));
     }
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "TAN Without a Burn, figure 2".into(),
-        preset: measured.preset,
         setting: format!(
             "ε at δ = {DELTA:e} after {STEPS} steps whose sampling probability follows from σ and \
              a constant η. The approximation is meant for σ ≥ {TAN_APPROXIMATION_LIMIT}; the wall \

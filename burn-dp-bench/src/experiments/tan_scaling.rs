@@ -14,7 +14,7 @@ use burn_dp_accountant::{
 };
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use super::trial::{Trial, images};
 
@@ -84,10 +84,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let exact =
         ExactAccountant::new([(&event, setting.large.steps)], relation).map_err(DpError::from)?;
     let spent = exact.epsilon(1e-5).map_err(DpError::from)?.estimate;
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "TAN Without a Burn, figure 1".into(),
-        preset: measured.preset,
         setting: format!(
             "A CNN, {} steps of SGD, σ/B constant, {} seeds. The large run (B = {large}, σ = {}) \
              has ε = {spent:.2} at δ = 1e-5.",

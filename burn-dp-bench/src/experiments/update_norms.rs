@@ -7,7 +7,7 @@
 
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use super::user_training::UserSetting;
 
@@ -47,10 +47,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     }
     let series = series(&runs);
     let verdicts = verdicts(&series);
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "Adaptive clipping, figure 1: norms of updates in each layer".into(),
-        preset: measured.preset,
         setting: format!(
             "{}, clipped to the median, ε = {EPSILON}, {} seeds. Mean norms of the updates of \
              public users, which are not clipped.",

@@ -7,7 +7,7 @@
 
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use super::user_training::UserSetting;
 
@@ -48,10 +48,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         series.push(FigureSeries { name: name("fixed"), points: fixed });
         series.push(FigureSeries { name: name("adaptive"), points: constant.into() });
     }
-    measured.finish(Figure {
-        experiment: NAME.into(),
+    measured.finish(Findings {
         figure: "Adaptive clipping of users, utility against fixed thresholds".into(),
-        preset: measured.preset,
         setting: format!(
             "{}, {} seeds. Adaptive: the median, from 0.1, by the geometric rule; its counts are a \
              part of ε.",

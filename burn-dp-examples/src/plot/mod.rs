@@ -13,9 +13,9 @@ use plotters::prelude::*;
 
 use axis::Axis;
 pub(crate) use bars::bars;
-use marked::Marked;
 pub use bars::{Bar, BarPanel, ratio_bars};
 pub use intervals::{Interval, Spread, intervals};
+use marked::Marked;
 
 use crate::incomplete::Incomplete;
 pub use error::PlotError;
@@ -135,12 +135,11 @@ fn draw_panel(
         let color = COLORS[index % COLORS.len()];
         let placed: Vec<_> = points.iter().map(|&(x, y)| (xs.at(x), ys.at(y))).collect();
         let spread = placed.iter().zip(ranges).filter(|(_, [low, high])| low < high);
-        let bars: Vec<_> =
+        let spreads: Vec<_> =
             spread.map(|(&(x, _), range)| range.map(|end| (x, ys.at(end)))).collect();
-        chart.draw_series(bars.iter().map(|&bar| PathElement::new(bar, color)))?;
-        let cap =
-            |&end| EmptyElement::at(end) + PathElement::new(vec![(-4, 0), (4, 0)], color);
-        chart.draw_series(bars.iter().flatten().map(cap))?;
+        chart.draw_series(spreads.iter().map(|&ends| PathElement::new(ends, color)))?;
+        let cap = |&end| EmptyElement::at(end) + PathElement::new(vec![(-4, 0), (4, 0)], color);
+        chart.draw_series(spreads.iter().flatten().map(cap))?;
         if placed.len() <= MARKED {
             let mark = |&point: &(f64, f64)| Circle::new(point, 3, color.filled());
             chart.draw_series(placed.iter().map(mark))?;

@@ -6,9 +6,9 @@ use zeroize::Zeroizing;
 
 use super::correlated_step::CorrelatedStep;
 use super::kept_values::KeptValues;
-use super::recurrence::{Recurrences, rounding_gain};
+use super::recurrence::{Impulse, Recurrences, rounding_gain};
 use crate::DpError;
-use crate::random::{Key, NoiseSource};
+use crate::random::{GROUP_WORDS, Key, NoiseSource};
 
 /// Default memory for values of earlier steps. Beyond it, they are drawn again where the strategy
 /// allows it.
@@ -28,6 +28,7 @@ pub(crate) struct CorrelatedNoise {
     recurrences: Recurrences,
     rounding_gain: f64,
     step: u64,
+    impulse: Impulse,
     /// Number of values of each parameter.
     lengths: Vec<usize>,
     memory: Memory,
@@ -68,6 +69,7 @@ impl CorrelatedNoise {
             recurrences: Recurrences::new(strategy),
             rounding_gain: rounding_gain(strategy),
             step: 0,
+            impulse: Impulse::default(),
             lengths: Vec::new(),
             memory: Memory::Empty,
             limit,
@@ -78,6 +80,11 @@ impl CorrelatedNoise {
     /// run's. The grid of the step is a multiple of it.
     pub(crate) fn unit(&self) -> f64 {
         self.recurrences.unit(self.step)
+    }
+
+    /// Returns the standard deviation of the noise of the next step, as a multiple of the run's.
+    pub(crate) fn deviation(&mut self) -> f64 {
+        self.recurrences.deviation(self.step, &mut self.impulse)
     }
 
     /// Returns how much more than independent noise the run loses to rounding, for
@@ -123,7 +130,15 @@ impl CorrelatedNoise {
     fn prepare(&mut self, lengths: &[usize]) -> Result<(), DpError> {
         if let Memory::Empty = self.memory {
             self.lengths = lengths.to_vec();
-            let keys = self.recurrences.only_independent() && self.bytes() > self.limit;
+            let bytes = self.bytes();
+            let keys = self.recurrences.only_independent() && bytes > self.limit as u64;
+            if !keys && bytes > isize::MAX as u64 {
+                let reason = format!(
+                    "needs {bytes} bytes for values of earlier steps, more than a process can \
+                     have; use a strategy with fewer bands or buffers"
+                );
+                return Err(DpError::invalid("correlated_noise", reason));
+            }
             self.memory = self.new_memory(keys);
         }
         if self.lengths == lengths {
@@ -203,9 +218,13 @@ impl CorrelatedNoise {
         self.lengths.iter().map(|&length| KeptValues::new(length, self.recurrences.slots()))
     }
 
-    /// Returns the number of bytes that values would take.
-    fn bytes(&self) -> usize {
-        self.new_values().map(|values| values.len() * size_of::<f64>()).sum()
+    /// Returns the number of bytes that values would take, which can exceed the memory of a
+    /// browser.
+    fn bytes(&self) -> u64 {
+        let slots = (self.recurrences.slots() * size_of::<f64>()) as u64;
+        let groups = self.lengths.iter().map(|length| length.div_ceil(GROUP_WORDS) as u64);
+        let bytes = |groups: u64| groups.saturating_mul(GROUP_WORDS as u64).saturating_mul(slots);
+        groups.map(bytes).fold(0, u64::saturating_add)
     }
 
     /// Returns what a checkpoint needs to continue before `step`, and the memory, encrypted under
@@ -398,7 +417,8 @@ pub(super) mod tests {
                     let noising = strategy.noising();
                     let mut stream = noising.stream();
                     for step in 0..STEPS as usize {
-                        let expected = stream.next(independent[step][parameter][at].into());
+                        let expected =
+                            stream.next(independent[step][parameter][at].into()).unwrap();
                         let found = f64::from(correlated[step][parameter][at]);
                         // The independent values are rounded to single precision.
                         assert!((found - expected).abs() < 1e-5, "{strategy} {step}: {found}");

@@ -71,7 +71,8 @@ impl KeptValues {
     /// - `values`: number of values of the parameter
     pub(super) fn new(values: usize, slots: usize) -> Self {
         let group = slots * GROUP_WORDS;
-        Self { length: values.div_ceil(GROUP_WORDS) * group, group, place: Place::Nowhere }
+        let length = values.div_ceil(GROUP_WORDS).saturating_mul(group);
+        Self { length, group, place: Place::Nowhere }
     }
 
     /// Returns the number of kept values.

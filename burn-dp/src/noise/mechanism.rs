@@ -56,8 +56,9 @@ pub(crate) type ParameterSums<'a> =
 /// `round(sum/g) + round(h)`, chosen adaptively. Rounding moves these integers by at most
 /// `4 √(d T) ‖M‖` over a run of T steps, where M is the strategy with its diagonal divided out of
 /// its columns; the noise of a `DpOptimizer` grows by this factor too. Not proven: that the doubles
-/// which h is computed in add less than one unit to its error; for that, the factors and values of
-/// a step would have to add up to more than 2^12.
+/// which h is computed in add less than one unit to its error, whatever the number of terms. In the
+/// steps of a run, factors and values add up to at most 2^12, so that each operation rounds by at
+/// most half a unit, and h is never cut off, which begins at 2^22.
 ///
 /// Not proven: that this distribution of integers, which differs from the rounded normal one, costs
 /// no privacy. 2^64 words cannot give every integer its exact probability. Near the center each

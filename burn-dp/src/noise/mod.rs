@@ -43,3 +43,4 @@ pub(crate) use correlated::{CorrelatedNoise, CorrelatedNoiseState, DEFAULT_MEMOR
 pub(crate) use correlated_step::CorrelatedStep;
 pub use mechanism::GaussianMechanism;
 pub(crate) use mechanism::not_finite;
+pub(crate) use recurrence::check_growth;

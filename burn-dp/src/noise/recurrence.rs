@@ -2,6 +2,8 @@
 
 use burn_dp_accountant::correlated_noise::{NoiseRecipe, Noising, Strategy, StrategyMatrix};
 
+use crate::DpError;
+
 /// One step: the correlated value is `v = z + Σ factor · slot`, where `z` is the independent
 /// standard normal value of the step; [`unit`](Recurrences::unit)` · v` is added to the sum.
 ///
@@ -37,6 +39,28 @@ impl Write {
     fn correlated(slot: usize) -> Self {
         Self { slot, keep: 0.0, correlated: 1.0, fresh: 0.0 }
     }
+}
+
+impl Recurrence {
+    /// Applies the recurrence to the slots of one value. Returns the correlated value.
+    fn apply(&self, slots: &mut [f64], z: f64) -> f64 {
+        let v = z + self.read.iter().map(|&(slot, factor)| factor * slots[slot]).sum::<f64>();
+        for &Write { slot, keep, correlated, fresh } in &self.write {
+            let kept = if keep == 0.0 { 0.0 } else { keep * slots[slot] };
+            slots[slot] = kept + correlated * v + fresh * z;
+        }
+        v
+    }
+}
+
+/// The correlated values of a Toeplitz strategy if `z` is 1 in the first step alone: a row of
+/// [`unit`](Recurrences::unit)` · C⁻¹` from right to left.
+#[derive(Debug, Default)]
+pub(super) struct Impulse {
+    step: u64,
+    slots: Vec<f64>,
+    /// The sum of the squares so far.
+    squares: f64,
 }
 
 /// The recurrences of all steps of a strategy.
@@ -86,6 +110,59 @@ impl Recurrences {
             NoiseRecipe::Rows { rows } => rows[step as usize][step as usize].abs() * factor,
             NoiseRecipe::Independent | NoiseRecipe::Buffers { .. } | NoiseRecipe::Tree => factor,
         }
+    }
+
+    /// Returns the standard deviation of the noise of `step`, as a multiple of the run's deviation:
+    /// the norm of the row of `C⁻¹`.
+    ///
+    /// # Arguments
+    ///
+    /// - `impulse`: new, or of this or an earlier step; each step is computed once
+    pub(super) fn deviation(&self, step: u64, impulse: &mut Impulse) -> f64 {
+        // Each slot is another independent value, or the row is one of a Toeplitz matrix.
+        let squares = if self.only_independent() {
+            let read = self.step(step).read;
+            1.0 + read.iter().map(|(_, factor)| factor * factor).sum::<f64>()
+        } else {
+            impulse.slots.resize(self.slots, 0.0);
+            while impulse.step <= step {
+                let z = if impulse.step == 0 { 1.0 } else { 0.0 };
+                impulse.squares += self.step(impulse.step).apply(&mut impulse.slots, z).powi(2);
+                impulse.step += 1;
+            }
+            impulse.squares
+        };
+        self.unit(step) * squares.sqrt()
+    }
+
+    /// Returns an upper bound on `Σ |factor · slot|` in any of `steps` steps.
+    fn largest_sum(&self, steps: u64) -> f64 {
+        let factors = |step: u64| self.step(step).read.into_iter().map(|(_, factor)| factor.abs());
+        if self.only_independent() {
+            let total = |step| factors(step).sum::<f64>();
+            return LARGEST_NORMAL
+                * match self.noising.recipe() {
+                    // The last step reads most.
+                    NoiseRecipe::Convolution { .. } => total(steps - 1),
+                    NoiseRecipe::Tree => f64::from(u64::BITS),
+                    _ => (0..steps).map(total).fold(0.0, f64::max),
+                };
+        }
+        // Bounds each slot: a buffer by its own values, an earlier value by all.
+        let (mut slots, mut largest) = (vec![0.0; self.slots], vec![0.0; self.slots]);
+        let mut of_values = 0.0;
+        for step in 0..steps {
+            let z = if step == 0 { 1.0 } else { 0.0 };
+            of_values += self.step(step).apply(&mut slots, z).abs();
+            largest.iter_mut().zip(&slots).for_each(|(sum, slot): (&mut f64, &f64)| {
+                *sum += slot.abs();
+            });
+        }
+        if let NoiseRecipe::Recursion { .. } = self.noising.recipe() {
+            largest.fill(of_values);
+        }
+        let last = self.step(steps - 1).read.into_iter();
+        LARGEST_NORMAL * last.map(|(slot, factor)| factor.abs() * largest[slot]).sum::<f64>()
     }
 
     /// Returns the recurrence of `step`.
@@ -141,6 +218,34 @@ impl Recurrences {
             }
         }
     }
+}
+
+/// Bounds the independent normal values.
+const LARGEST_NORMAL: f64 = 9.2;
+
+/// Largest `Σ |factor · slot|` of a strategy that is accepted.
+const LARGEST_SUM: f64 = (1 << 12) as f64;
+
+/// Returns an error if noise of earlier steps can grow so large that it would be rounded more than
+/// the proof of the [mechanism](super::GaussianMechanism) allows, or cut off, so that it would no
+/// longer cancel in later steps.
+///
+/// # Errors
+///
+/// Returns [`DpError::InvalidArgument`] with the bound.
+pub(crate) fn check_growth(strategy: &Strategy) -> Result<(), DpError> {
+    let largest = Recurrences::new(strategy).largest_sum(strategy.steps());
+    if largest <= LARGEST_SUM {
+        return Ok(());
+    }
+    Err(DpError::invalid(
+        "correlated_noise",
+        format!(
+            "needs a strategy whose inverse stays small: the noise of earlier steps can add up to \
+             {largest:.3e} standard deviations ({strategy}), and {LARGEST_SUM} are allowed; check \
+             the order of its coefficients, or use a strategy of `cargo xtask strategy`"
+        ),
+    ))
 }
 
 /// Returns a bound on the movement of all independent values of a run by rounding, over the
@@ -203,16 +308,100 @@ mod tests {
             let noising = strategy.noising();
             let mut stream = noising.stream();
             for (step, &z) in (0..).zip(&independent) {
-                let recurrence = recurrences.step(step);
-                let read = recurrence.read.iter().map(|&(slot, factor)| factor * slots[slot]);
-                let v = z + read.sum::<f64>();
-                for write in recurrence.write {
-                    let kept = if write.keep == 0.0 { 0.0 } else { write.keep * slots[write.slot] };
-                    slots[write.slot] = kept + write.correlated * v + write.fresh * z;
-                }
-                let (found, expected) = (recurrences.unit(step) * v, stream.next(z));
+                let v = recurrences.step(step).apply(&mut slots, z);
+                let (found, expected) = (recurrences.unit(step) * v, stream.next(z).unwrap());
                 assert!((found - expected).abs() < 1e-12, "{strategy} {step}: {found} {expected}");
             }
+        }
+    }
+
+    /// Returns the rows of the inverse of a strategy, by its reference implementation.
+    fn inverse(strategy: &Strategy) -> Vec<Vec<f64>> {
+        let (noising, steps) = (strategy.noising(), strategy.steps());
+        let columns: Vec<Vec<f64>> = (0..steps)
+            .map(|column| {
+                let mut stream = noising.stream();
+                let impulse = |step| if step == column { 1.0 } else { 0.0 };
+                (0..steps).map(|step| stream.next(impulse(step)).unwrap()).collect()
+            })
+            .collect();
+        (0..steps as usize).map(|row| columns.iter().map(|column| column[row]).collect()).collect()
+    }
+
+    #[test]
+    fn the_deviation_of_a_step_is_the_norm_of_its_row_of_the_inverse() {
+        let all = strategies(20);
+        let normalized: Vec<_> =
+            all.iter().cloned().map(Strategy::with_normalized_columns).collect();
+        for strategy in all.into_iter().chain(normalized) {
+            let recurrences = Recurrences::new(&strategy);
+            let mut impulse = Impulse::default();
+            for (step, row) in (0..).zip(inverse(&strategy)) {
+                let expected = row.iter().map(|entry| entry * entry).sum::<f64>().sqrt();
+                let found = [
+                    recurrences.deviation(step, &mut impulse),
+                    // As after a resumption.
+                    recurrences.deviation(step, &mut Impulse::default()),
+                ];
+                for found in found {
+                    assert!((found / expected - 1.0).abs() < 1e-12, "{strategy} {step}: {found}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_sum_bounds_what_a_step_reads() {
+        for strategy in strategies(24) {
+            let recurrences = Recurrences::new(&strategy);
+            let bound = recurrences.largest_sum(24);
+            let mut most = 0.0f64;
+            // The signs of a row make its value as large as it can be.
+            for row in inverse(&strategy) {
+                let mut slots = vec![0.0; recurrences.slots()];
+                for (step, entry) in (0..).zip(row) {
+                    let recurrence = recurrences.step(step);
+                    let read = recurrence.read.iter().map(|&(slot, f)| (f * slots[slot]).abs());
+                    most = most.max(read.sum());
+                    recurrence.apply(&mut slots, LARGEST_NORMAL.copysign(entry));
+                }
+            }
+            assert!(most <= bound * (1.0 + 1e-12), "{strategy}: {most} {bound}");
+            let is_tree = matches!(strategy.matrix(), StrategyMatrix::Tree);
+            assert!(is_tree || most > 0.2 * bound, "{strategy}: {most} {bound}");
+            assert!(check_growth(&strategy).is_ok(), "{strategy}: {bound}");
+        }
+    }
+
+    // Sharp edge: noise that is cut off does not cancel in later steps.
+    #[test]
+    fn strategies_whose_noise_grows_are_refused() {
+        // Poles outside of the unit circle; a square root with its coefficients in reverse; and a
+        // dense strategy that doubles.
+        let oscillating = [1.0, -3.0 * 0.2f64.cos(), 2.25];
+        let mut reversed: Vec<f64> = vec![1.0];
+        (1..8).for_each(|k| reversed.push(reversed[k - 1] * (1.0 - 0.5 / k as f64)));
+        reversed.reverse();
+        let doubling = |i: usize| (0..=i).map(|j| if i == j { 1.0 } else { -1.0 }).collect();
+        for strategy in [
+            Strategy::banded_toeplitz(60, &oscillating),
+            Strategy::banded_toeplitz(200, &reversed),
+            Strategy::dense((0..30).map(doubling).collect()),
+        ] {
+            let error = check_growth(&strategy.unwrap()).unwrap_err().to_string();
+            assert!(error.contains("standard deviations"), "{error}");
+        }
+        // Not those that are long or have many bands.
+        let mut root = vec![1.0];
+        (1..1000).for_each(|k| root.push(root[k - 1] * (1.0 - 0.5 / k as f64)));
+        for strategy in [
+            Strategy::banded_toeplitz(5_000, &root),
+            Strategy::optimal_toeplitz(100_000),
+            Strategy::buffered(100_000, &[0.9999, 0.99, 0.5], &[0.02, 0.1, 0.3]),
+            Strategy::tree(1 << 20),
+        ] {
+            let strategy = strategy.unwrap();
+            assert!(check_growth(&strategy).is_ok(), "{strategy}");
         }
     }
 
@@ -231,15 +420,8 @@ mod tests {
                 .map(|s| {
                     let mut slots = vec![0.0; recurrences.slots()];
                     let value = |step: usize| {
-                        let (recurrence, z) =
-                            (recurrences.step(step as u64), f64::from(u8::from(step == s)));
-                        let read = recurrence.read.iter().map(|&(slot, f)| f * slots[slot]);
-                        let v = z + read.sum::<f64>();
-                        for write in recurrence.write {
-                            let kept = write.keep * slots[write.slot];
-                            slots[write.slot] = kept + write.correlated * v + write.fresh * z;
-                        }
-                        v
+                        let z = f64::from(u8::from(step == s));
+                        recurrences.step(step as u64).apply(&mut slots, z)
                     };
                     (0..STEPS).map(value).collect()
                 })

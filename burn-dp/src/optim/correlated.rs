@@ -5,7 +5,7 @@ use burn_dp_accountant::{DpEvent, effective_noise_multiplier};
 
 use crate::DpError;
 use crate::clipping::StepNoise;
-use crate::noise::{CorrelatedNoise, DEFAULT_MEMORY};
+use crate::noise::{CorrelatedNoise, DEFAULT_MEMORY, check_growth};
 use crate::sampling::{ParticipationPattern, Sampler, SamplingMechanism};
 
 /// Covers the rounding of an effective noise multiplier.
@@ -26,7 +26,8 @@ impl CorrelatedPlan {
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] if the sampler does not bound participation, if the
-    /// strategy has fewer steps, or if it has more bands than cyclic sampling has parts.
+    /// strategy has fewer steps, if it has more bands than cyclic sampling has parts, or if its
+    /// noise can grow beyond all bounds.
     pub(super) fn new(
         strategy: Strategy,
         sampler: &dyn Sampler,
@@ -45,6 +46,7 @@ impl CorrelatedPlan {
         }
         let participation = participation(sampler, steps)?;
         participation.validate_for(&strategy)?;
+        check_growth(&strategy)?;
         Ok(Self { strategy, participation, memory: memory.unwrap_or(DEFAULT_MEMORY) })
     }
 
@@ -78,9 +80,10 @@ impl CorrelatedPlan {
                     "correlated_noise",
                     format!(
                         "needs a strategy whose diagonal is at least 1 for the counts of \
-                         adaptive clipping, got {diagonal}; divide its coefficients by the first \
-                         one, which changes neither error nor privacy at the same budget, or use a \
-                         threshold that does not adapt to counts"
+                         adaptive clipping, got {diagonal}; divide all numbers of its matrix by \
+                         the smallest one of its diagonal, without normalized columns, which \
+                         changes neither error nor privacy at the same budget, or use a threshold \
+                         that does not adapt to counts"
                     ),
                 ));
             }

@@ -101,6 +101,8 @@ impl FederatedTraining {
         I: Clone,
         E: std::error::Error + Send + Sync + 'static,
     {
+        // What a round left behind that was not awaited to its end.
+        self.optim.discard();
         let made = match self.collect(&model, users, losses).await {
             Ok(draw) => self.optim.step_async(lr, model, draw).await,
             Err(error) => Err(RefusedStep::new(model, error)),
@@ -211,6 +213,26 @@ mod tests {
     use crate::PublicSource;
     use crate::optim::PrivacyPlanConfig;
     use crate::updates::federated::FedSgdConfig;
+
+    #[test]
+    fn a_round_that_was_not_awaited_to_its_end_does_not_enter_the_next_one() {
+        let plan = PrivacyPlanConfig::new(4, 4.0).with_steps(2).with_noise_multiplier(1.0);
+        let plan = plan.with_unit(UnitOfPrivacy::User).init().unwrap();
+        let update = FedSgdConfig::new(1).init().unwrap();
+        let mut training =
+            FederatedTraining::new(plan.optimizer(SgdConfig::new().init()), update).unwrap();
+        let device = Device::flex().autodiff();
+        let model: Linear = LinearConfig::new(1, 1).init(&device);
+        let users = InMemDataset::new(vec![vec![0usize]; 4]);
+        let losses = |model: &Linear, _: Vec<usize>| {
+            Ok(model.forward(Tensor::<2>::ones([1, 1], &device)).reshape([1]))
+        };
+        // Cancelled after the updates and before the release.
+        crate::device_read::wait(training.collect(&model, &users, losses)).unwrap();
+        assert!(training.optim.engine.is_within_step());
+        training.round(0.1, model, &users, losses).unwrap();
+        assert_eq!(training.rounds(), 1);
+    }
 
     #[test]
     fn public_data_is_named_and_no_round_follows_the_erased_key() {

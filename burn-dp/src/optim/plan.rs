@@ -160,7 +160,7 @@ impl PrivacyPlan {
         self.certified && self.planned_event(step).as_ref() == Some(event) && self.is_prefix(ledger)
     }
 
-    fn planned_event(&self, step: u64) -> Option<DpEvent> {
+    pub(crate) fn planned_event(&self, step: u64) -> Option<DpEvent> {
         let mut first = 0;
         self.planned.iter().find_map(|(event, count)| {
             let found = (step < first + count).then(|| event.advanced(step - first));
@@ -258,6 +258,12 @@ impl PrivacyPlan {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Returns whether the plan divides or selects examples, and `records` do not say how theirs
+    /// are.
+    pub(crate) fn misses_members(&self, records: &RecordFacts) -> bool {
+        (self.mini_sets.is_some() || self.owners.is_some()) && records.members.is_none()
     }
 
     /// A unit in words cannot be compared.
@@ -389,9 +395,11 @@ impl PrivacyPlan {
         let header = sets.describe(header.with_fact("mini_sets", sets.len()));
         match self.unit {
             UnitOfPrivacy::MiniSet => header.with_not_covered(
-                "A single example added, removed or replaced changes its mini-set, which is one \
-                 mini-set removed and another added: two steps of the relation, so for one example \
-                 epsilon doubles and delta grows by the factor 1 + exp(epsilon).",
+                "A single example that is replaced changes its mini-set, which is one mini-set \
+                 removed and another added: two steps of the relation, so for one example epsilon \
+                 doubles and delta grows by the factor 1 + exp(epsilon). A single example that is \
+                 added or removed changes the number of examples, from which the members of all \
+                 mini-sets follow: no bound is stated for it.",
             ),
             _ => header,
         }

@@ -236,8 +236,8 @@ impl PrivacyPlanConfig {
     /// and counts are one Gaussian release with a strategy of two blocks. If the diagonal of
     /// `strategy` is at least 1, a share z⁻² of the counts costs at most what it costs with
     /// independent noise (the proof is next to the event, in `optim/correlated.rs`). A smaller
-    /// diagonal is rejected: divide the coefficients by the first one. Steps that release only
-    /// counts, and free counts of slack, are rejected.
+    /// diagonal is rejected: divide all numbers of the matrix by the smallest one of its diagonal.
+    /// Steps that release only counts, and free counts of slack, are rejected.
     ///
     /// The state of the noise is as secret as the key of the run. Checkpoints contain it encrypted
     /// under that key.

@@ -71,7 +71,7 @@ impl PrivacyPlanConfig {
                 Ok((event(&noise.event)?, count))
             })
             .collect::<Result<Vec<_>, DpError>>()?;
-        check_last_step(&*clipping, &self.noise_schedule, steps, noise_multiplier, batch)?;
+        check_schedules(&*clipping, &self.noise_schedule, steps, noise_multiplier, batch)?;
         let mut plan = PrivacyPlan {
             dataset_size: self.dataset_size,
             expected_batch_size: self.expected_batch_size,
@@ -275,25 +275,30 @@ impl PrivacyPlanConfig {
     }
 }
 
-/// Returns an error if a schedule of the thresholds or of the noise ends where no noise can be
-/// added: the run could never be finished.
-fn check_last_step(
+/// Returns an error if there is a step in which a schedule of the thresholds or of the noise leaves
+/// nothing to which noise can be added: the run could never be finished.
+fn check_schedules(
     clipping: &dyn Clipping,
     schedule: &Schedule,
     steps: u64,
     noise_multiplier: f64,
     batch: f64,
 ) -> Result<(), DpError> {
-    let last = steps - 1;
-    let noise_multiplier = noise_multiplier * schedule.factor(last);
-    let noise = clipping.thresholds(last).and_then(|all| all.noise(noise_multiplier, batch));
-    noise.and_then(|noise| check_deviations(&noise, noise_multiplier, batch)).map_err(|error| {
-        let reason = format!(
-            "has thresholds in the last of {steps} steps to which no noise can be added ({error}); \
-             give a schedule whose factor is closer to 1, or fewer steps"
-        );
-        DpError::invalid("clipping", reason)
-    })
+    let of_thresholds = clipping.schedules();
+    let of_noise: Vec<_> = of_thresholds.iter().copied().chain([schedule]).collect();
+    let extremes = [&of_thresholds, &of_noise].map(|all| Schedule::extremes(all, steps));
+    let check = |step: u64| {
+        let noise_multiplier = noise_multiplier * schedule.factor(step);
+        let noise = clipping.thresholds(step).and_then(|all| all.noise(noise_multiplier, batch));
+        noise.and_then(|noise| check_deviations(&noise, noise_multiplier, batch)).map_err(|error| {
+            let reason = format!(
+                "has thresholds in step {step} of {steps} to which no noise can be added \
+                 ({error}); give a schedule whose factor is closer to 1, or fewer steps"
+            );
+            DpError::invalid("clipping", reason)
+        })
+    };
+    extremes.into_iter().flatten().chain([steps - 1]).try_for_each(check)
 }
 
 /// Returns an error if the noise cannot be added, before anything is trained.
@@ -315,6 +320,8 @@ fn check_deviations(noise: &StepNoise, noise_multiplier: f64, batch: f64) -> Res
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::f64::consts::PI;
+
     use burn::config::Config;
     use burn_dp_accountant::{Budget, Simulation};
 
@@ -348,9 +355,44 @@ mod tests {
         // 49 decays in 500 steps.
         for decay in [0.1, 10.0, 1e-10, 1e10] {
             let error = refused(decaying(decay));
-            assert!(error.contains("in the last of 500 steps to which no noise"), "{error}");
+            assert!(error.contains("in step 499 of 500 to which no noise"), "{error}");
         }
         decaying(0.5).init().unwrap();
+    }
+
+    #[test]
+    fn thresholds_that_vanish_in_a_step_between_are_refused_before_the_first() {
+        use crate::clipping::{CountNoise, QuantileTracker, ScheduledClipping};
+        use crate::model::ParameterGroups;
+        // Falls from one to zero in 50 steps, and starts again.
+        let restarts = |least: f64| {
+            let cosine = move |step: u64| 0.5 + 0.5 * ((step % 50) as f64 / 49.0 * PI).cos();
+            Schedule::function("restarts", move |step| cosine(step).max(least))
+        };
+        let scheduled = |schedule| {
+            let clipping = ScheduledClipping::new(FlatClipping::new(1.0).unwrap(), schedule);
+            config().with_steps(120).with_noise_multiplier(1.0).with_clipping(clipping)
+        };
+        scheduled(restarts(1e-3)).init().unwrap();
+        let nested = |schedule| {
+            let clipping = ScheduledClipping::new(FlatClipping::new(1.0).unwrap(), schedule);
+            let tracker = QuantileTracker::new(ParameterGroups::whole(), [0.5]).unwrap();
+            let tracker = tracker.with_clipping(clipping, CountNoise::Share(0.1));
+            config().with_steps(120).with_noise_multiplier(1.0).with_clipping(tracker)
+        };
+        for config in [scheduled(restarts(0.0)), nested(restarts(0.0))] {
+            let error = refused(config);
+            assert!(error.contains("in step 49 of 120 to which no noise"), "{error}");
+        }
+        let peak = Schedule::steps([(60, 1e30), (61, 1.0)]).unwrap();
+        let error = refused(scheduled(peak));
+        assert!(error.contains("in step 60 of 120 to which no noise"), "{error}");
+        // Neither the thresholds nor the noise alone.
+        let peak = |steps| Schedule::steps([(steps, 1e10), (steps + 1, 1.0)]).unwrap();
+        let both = |other| scheduled(peak(60)).with_noise_schedule(peak(other));
+        both(70).init().unwrap();
+        let error = refused(both(60));
+        assert!(error.contains("in step 60 of 120 to which no noise"), "{error}");
     }
 
     #[test]

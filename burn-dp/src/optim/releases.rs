@@ -118,6 +118,17 @@ pub(crate) struct Releases {
     pub(crate) in_records: bool,
 }
 
+/// Returns what else can be done about a lost step whose repetition differs.
+fn way_out(event: &DpEvent) -> &'static str {
+    match event {
+        DpEvent::CorrelatedGaussian { strategy, .. } if strategy.bands() > 1 => {
+            "begin a new run with a budget of its own: correlated noise of later steps contains \
+             the noise of this one, so the step cannot be skipped"
+        }
+        _ => "with `Checkpoint::skip_lost_steps`, which continues after the last release",
+    }
+}
+
 impl Releases {
     pub(crate) fn new(run: u64) -> Self {
         Self {
@@ -167,8 +178,8 @@ impl Releases {
                     "step {step} was released before the run was resumed, and its repetition \
                      differs from that release: the data, the program or the order of a sum \
                      changed, and a second release from the same draw would cost more than the \
-                     ledger states; resume without the change, or with \
-                     `Checkpoint::skip_lost_steps`, which continues after the last release"
+                     ledger states; resume without the change, or {}",
+                    way_out(event)
                 ))),
             };
         }

@@ -20,7 +20,8 @@ use crate::random::{Domain, Key, Stream, below};
 /// Relation: add or remove one unit. The part of a unit is an independent, exactly uniform choice
 /// by the key: it depends neither on the data nor on the other units, so a neighboring data set has
 /// the same parts. The sizes of the parts vary randomly; a step has E units on average over the
-/// choice.
+/// choice. The analysis regards the parts as known: both ends of an ε are for somebody who knows
+/// the part of the unit, and others may learn less than the lower end.
 ///
 /// # References
 ///

@@ -24,12 +24,13 @@ use crate::sampling::{DistinctRecords, RecordIdentity};
 /// |---|---|---|
 /// | one example replaced, N fixed | one mini-set is replaced | 2C |
 /// | one mini-set added or removed | one more or one fewer mini-set | C |
-/// | one example added or removed, s > 1 | one mini-set is replaced | 2C |
+/// | one example added or removed, s > 1 | N, from which the members of all mini-sets follow | no bound |
 ///
 /// With fixed-size sampling the relation is replace-one, and the guarantee for a mini-set also
 /// holds for an example. With Poisson sampling the relation is add-or-remove of a whole
-/// **mini-set**, and the ledger records it: if one example is added, removed or replaced, one
-/// mini-set is removed and another one added, two steps of that relation.
+/// **mini-set**, and the ledger records it: if one example is replaced, one mini-set is removed and
+/// another one added, two steps of that relation. No guarantee covers that one example is added or
+/// removed.
 ///
 /// # References
 ///

@@ -4,7 +4,9 @@ use burn::optim::SgdConfig;
 use burn::tensor::Tensor;
 use burn_dp::DpError;
 use burn_dp::checkpoint::{Checkpointer, DpOptimizerRecord};
-use burn_dp::clipping::{CountNoise, QuantileClipping, QuantileTracker};
+use burn_dp::clipping::{
+    Clipping, Count, CountNoise, QuantileClipping, QuantileTracker, Thresholds,
+};
 use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
@@ -63,12 +65,108 @@ fn a_run_adds_the_noise_of_its_strategy() {
             let noising = strategy.noising();
             let mut stream = noising.stream();
             for (independent, correlated) in independent.iter().zip(&correlated) {
-                let expected = stream.next(independent[at].into());
+                let expected = stream.next(independent[at].into()).unwrap();
                 // Parameters are of order one, in single precision.
                 assert!((f64::from(correlated[at]) - expected).abs() < 2e-6, "{strategy}");
             }
         }
     }
+}
+
+// The oracle: the norm of a row of the inverse, and the noise that a run adds.
+#[test]
+fn the_deviation_of_the_noise_is_that_of_the_step() {
+    // Of norm one, as searches return them: a step has twice the deviation of independent noise.
+    let coefficients = [0.6, 0.5, 0.45, 0.43];
+    let strategy = Strategy::banded_toeplitz(8, &coefficients).unwrap();
+    let independent = noise_of_steps(shuffled());
+    let plan = shuffled().with_correlated_noise(strategy.clone()).init().unwrap();
+    let (mut optim, mut model) = (plan.optimizer(SgdConfig::new().init()), Net::new());
+    let noising = strategy.noising();
+    let columns: Vec<Vec<f64>> = (0..8)
+        .map(|column| {
+            let mut stream = noising.stream();
+            let value = |step| stream.next(if step == column { 1.0 } else { 0.0 }).unwrap();
+            (0..8).map(value).collect()
+        })
+        .collect();
+    for step in 0..8 {
+        let next = batches(optim.plan()).skip_to(optim.next_step()).unwrap().take(1);
+        let losses = |model: &Net, x: Tensor<2>| model.losses(x) * 0.0;
+        let before = flat(&model);
+        model = train_with(&mut optim, model, next, 100, losses);
+        let norm = columns.iter().map(|column| column[step].powi(2)).sum::<f64>().sqrt();
+        let found = optim.gradient_noise_std("fc1.weight").unwrap() * 50.0;
+        assert!((found / norm - 1.0).abs() < 1e-6, "{step}: {found} {norm}");
+        // A learning rate of one times the noise over the batch, as independent noise has it.
+        let after = flat(&model);
+        let added: Vec<f32> =
+            after.iter().zip(before).map(|(after, before)| after - before).collect();
+        let square = |values: &[f32]| values.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();
+        let ratio = square(&added) / square(&independent[step]);
+        assert!(step > 0 || (ratio.sqrt() / norm - 1.0).abs() < 1e-3, "{ratio}");
+    }
+}
+
+// Sharp edge: noise that is cut off does not cancel in later steps.
+#[test]
+fn a_strategy_whose_noise_grows_is_refused_by_the_plan() {
+    let config = |coefficients: &[f64]| {
+        let strategy = Strategy::banded_toeplitz(60, coefficients).unwrap();
+        shuffled().with_steps(60).with_correlated_noise(strategy)
+    };
+    // The noise oscillates with a growing amplitude.
+    let error = config(&[1.0, -3.0 * 0.2f64.cos(), 2.25]).init().unwrap_err().to_string();
+    assert!(error.contains("the noise of earlier steps can add up to"), "{error}");
+    config(&[1.0, -(0.2f64.cos()), 0.25]).init().unwrap();
+}
+
+/// Counts from a step on.
+#[derive(Clone, Debug)]
+struct CountsLater(u64);
+
+impl Clipping for CountsLater {
+    fn thresholds(&self, step: u64) -> Result<Thresholds, DpError> {
+        let thresholds = Thresholds::whole(1.0)?;
+        match step < self.0 {
+            true => Ok(thresholds),
+            false => thresholds.with_counts(vec![Count::whole(1.0)], CountNoise::Share(0.1)),
+        }
+    }
+
+    fn describe(&self) -> String {
+        "counts later".into()
+    }
+}
+
+// Sharp edge: a step is released that the ledger cannot record.
+#[test]
+fn counts_that_change_within_one_release_are_refused_before_it() {
+    for config in [shuffled_plan(), shuffled_plan().with_correlated_noise(strategies().remove(0))] {
+        let config = config.with_noise_multiplier(1.0).with_clipping(CountsLater(2));
+        let folder = run_folder();
+        let log = folder.path().join("log");
+        let begin = || config.clone().init().unwrap().optimizer(SgdConfig::new().init());
+        let mut optim = begin().with_release_log(&log).unwrap();
+        let model = train_on(&mut optim, Net::new(), 2, 17);
+        let draw = optim.plan().sampler().unwrap().draw(2).unwrap();
+        optim.backward(&model, &draw, |model, units| model.losses_of(&units)).unwrap();
+        let refused = optim.step(0.1, model, draw).unwrap_err().error().to_string();
+        assert!(refused.contains("releases other counts"), "{refused}");
+        assert_eq!(optim.ledger().releases(), 2);
+        optim.discard();
+        // Nothing was recorded that a resumed run could not read.
+        let bytes = optim.to_record().unwrap().to_bytes().unwrap();
+        drop(optim);
+        let record = DpOptimizerRecord::from_bytes(&bytes, &log).unwrap();
+        assert_eq!(begin().load_record(record).unwrap().ledger().releases(), 2);
+    }
+    // With Poisson sampling every step has its own event.
+    let poisson = shuffled_plan().with_sampling(SamplingScheme::Poisson);
+    let poisson = poisson.with_noise_multiplier(1.0).with_clipping(CountsLater(2));
+    let mut optim = poisson.init().unwrap().optimizer(SgdConfig::new().init());
+    train_on(&mut optim, Net::new(), 8, 17);
+    assert_eq!(optim.ledger().releases(), 8);
 }
 
 // Sharp edge: the rounding of correlated noise reveals a sum.

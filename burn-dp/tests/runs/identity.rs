@@ -527,6 +527,33 @@ fn another_division_or_selection_than_the_plan_has_is_refused() {
     assert!(error.contains("other mini-sets, or another selection"), "{error}");
 }
 
+// Sharp edge: a wrapper hides by which division or owners the items were made.
+#[test]
+fn a_division_or_selection_that_is_not_known_is_in_the_statement() {
+    let sets = |seed| MiniSets::shuffled(UNITS, 4, seed).unwrap();
+    let of_sets = |seed| sets(seed).dataset::<_, usize, _>(records()).unwrap();
+    let owners = || (0..UNITS).map(|example| vec![example / 2]);
+    let owned = |seed| OwnedExamples::shuffled(owners(), 1, seed).unwrap();
+    let finish = |config: PrivacyPlanConfig| {
+        let config = config.with_steps(8).with_noise_multiplier(1.0);
+        config.with_insecure_seed(InsecureSeed(5))
+    };
+    let for_sets = || finish(PrivacyPlanConfig::for_mini_sets(&sets(1), 20.0));
+    let for_owned = || finish(PrivacyPlanConfig::for_owned_examples(&owned(1), 5.0));
+    let sentence = "has the owners or the mini-set of the plan";
+    let known = not_covered(for_sets(), of_sets(1), of_several);
+    assert!(!known.contains(sentence), "{known}");
+    // The keys of the records say nothing about another seed, nor about owners.
+    let key = |set: &Vec<usize>| format!("{set:?}");
+    let hidden = Distinct::by_key(of_sets(2), key).unwrap();
+    let text = not_covered(for_sets(), hidden, of_several);
+    assert!(text.contains(sentence), "{text}");
+    let assumed = owned(1).assume_dataset(records()).unwrap();
+    let hidden = Distinct::by_key(assumed, |example: &usize| *example).unwrap();
+    let text = not_covered(for_owned(), hidden, of_one);
+    assert!(text.contains(sentence), "{text}");
+}
+
 /// Returns what the statement does not cover after one step on these items.
 fn not_covered<I: Send + 'static>(
     config: PrivacyPlanConfig,

@@ -207,8 +207,10 @@ fn one_example_moves_the_sum_of_mini_sets_as_the_table_states() {
         replaced[13] = other;
         assert!(moved(&released_sets(&replaced, 10, 4, clip)) <= 2.0 * clip + tolerance);
     }
-    // Removing one example turns a mini-set into another one: 2 C.
+    // The members follow from the number of examples. Without the last one, one mini-set changes;
+    // without the first one, all do.
     assert!(moved(&released_sets(&examples[..39], 10, 4, clip)) <= 2.0 * clip + tolerance);
+    assert!(moved(&released_sets(&examples[1..], 10, 4, clip)) > 2.0 * clip + tolerance);
     // One fewer mini-set: C.
     let without = moved(&released_sets(&examples[..30], 10, 3, clip));
     assert!(without <= clip + tolerance && without > 0.5 * clip, "{without}");

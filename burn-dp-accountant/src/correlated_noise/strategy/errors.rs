@@ -42,6 +42,8 @@ pub struct StrategyLoss {
     pub mean_sq_error: f64,
     /// Sensitivity of the strategy under the participation.
     pub sensitivity: f64,
+    /// Whether the sensitivity is exact. Otherwise it is an upper bound.
+    pub is_exact: bool,
 }
 
 impl StrategyLoss {
@@ -117,10 +119,12 @@ impl Strategy {
         separation: u64,
     ) -> Result<StrategyLoss, AccountantError> {
         let errors = self.squared_errors(workload)?;
+        let sensitivity = self.bounded_sensitivity(self.steps(), times, separation)?;
         Ok(StrategyLoss {
             max_sq_error: errors.max(),
             mean_sq_error: errors.mean(),
-            sensitivity: self.sensitivity(times, separation)?,
+            sensitivity: sensitivity.value,
+            is_exact: sensitivity.is_exact,
         })
     }
 
@@ -137,10 +141,12 @@ impl Strategy {
         period: u64,
     ) -> Result<StrategyLoss, AccountantError> {
         let errors = self.squared_errors(workload)?;
+        let sensitivity = self.bounded_sensitivity_in_fixed_order(self.steps(), period)?;
         Ok(StrategyLoss {
             max_sq_error: errors.max(),
             mean_sq_error: errors.mean(),
-            sensitivity: self.sensitivity_in_fixed_order(period)?,
+            sensitivity: sensitivity.value,
+            is_exact: sensitivity.is_exact,
         })
     }
 }

@@ -13,6 +13,7 @@ use super::{Strategy, StrategyMatrix};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Noising {
     recipe: NoiseRecipe,
+    steps: u64,
     factors: Option<Arc<[f64]>>,
 }
 
@@ -103,9 +104,13 @@ pub struct NoiseStream<'a> {
 }
 
 impl NoiseStream<'_> {
-    /// Returns the noise of the next step from its independent value `z`.
-    pub fn next(&mut self, z: f64) -> f64 {
+    /// Returns the noise of the next step from its independent value `z`; `None` after the last
+    /// step of the strategy.
+    pub fn next(&mut self, z: f64) -> Option<f64> {
         let step = self.step;
+        if step >= self.noising.steps {
+            return None;
+        }
         self.step += 1;
         let w = match &self.noising.recipe {
             NoiseRecipe::Independent => z,
@@ -137,11 +142,11 @@ impl NoiseStream<'_> {
             }
             NoiseRecipe::Rows { rows } => {
                 self.state.push_front(z);
-                let row = rows.get(step as usize).map_or(&[][..], Vec::as_slice);
+                let row = &rows[step as usize];
                 row.iter().rev().zip(&self.state).map(|(d, z)| d * z).sum()
             }
         };
-        w * self.noising.factor(step)
+        Some(w * self.noising.factor(step))
     }
 }
 
@@ -167,7 +172,7 @@ impl Strategy {
         };
         let factors = self.column_factors();
         let norms = factors.map(|factors| factors.iter().map(|factor| 1.0 / factor).collect());
-        Noising { recipe, factors: norms }
+        Noising { recipe, steps: self.steps(), factors: norms }
     }
 
     /// Returns column `j` of `C^-1` from row `j` on, for the whole run.
@@ -244,13 +249,15 @@ mod tests {
                     if strategy.has_normalized_columns() {
                         entry /= norms[j].sqrt();
                     }
-                    let value = stream.next(entry);
+                    let value = stream.next(entry).unwrap();
                     let expected = f64::from(u8::from(i == j));
                     assert!((value - expected).abs() < 1e-14, "{strategy} {i} {j}: {value}");
-                    let value = impulse.next(expected);
+                    let value = impulse.next(expected).unwrap();
                     let expected = if i < j { 0.0 } else { column[i - j] };
                     assert!((value - expected).abs() < 1e-14, "{strategy} {i} {j}: {value}");
                 }
+                // No step is left, and none without noise.
+                assert_eq!(stream.next(1.0), None, "{strategy}");
             }
         }
     }
@@ -275,7 +282,7 @@ mod tests {
         let mut sum = 0.0;
         for t in 1u64..=64 {
             // The node that ends in step t has the noise t².
-            sum += stream.next((t * t) as f64);
+            sum += stream.next((t * t) as f64).unwrap();
             let (mut rest, mut nodes) = (t, 0.0);
             while rest > 0 {
                 nodes += (rest * rest) as f64;

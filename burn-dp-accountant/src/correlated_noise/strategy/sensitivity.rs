@@ -31,8 +31,8 @@ impl Strategy {
     ///
     /// The value is exact for one participation, for non-negative and non-increasing Toeplitz
     /// coefficients, if the bands of two participations cannot overlap, and for a matrix without
-    /// negative entries with at most 50,000 patterns of participation. Otherwise it is an upper
-    /// bound.
+    /// negative entries with at most 2,048 steps and 50,000 patterns of participation. Otherwise it
+    /// is an upper bound.
     ///
     /// # Errors
     ///
@@ -61,8 +61,8 @@ impl Strategy {
     /// the data is used in a fixed order.
     ///
     /// In addition to the cases of [`sensitivity`](Self::sensitivity), the value is exact for
-    /// matrices without negative entries, and if the columns of one unit are orthogonal, as in the
-    /// result of a dense search.
+    /// matrices without negative entries (Toeplitz, or up to 2,048 steps), and if the columns of a
+    /// unit are orthogonal, as in the result of a dense search.
     ///
     /// # Errors
     ///
@@ -153,6 +153,9 @@ impl Strategy {
         if in_fixed_order && steps <= GRAM_STEPS && self.is_non_negative(steps) {
             return Some(patterns.largest_quadratic_bound(&self.gram(steps, true)));
         }
+        if in_fixed_order && let Some(largest) = self.of_fixed_order(patterns) {
+            return Some(largest);
+        }
         if !self.has_normalized_columns()
             && let Some(c) = self.toeplitz(steps)
             && c.iter().all(|&c| c >= 0.0)
@@ -164,6 +167,32 @@ impl Strategy {
         let is_small = !in_fixed_order && steps <= GRAM_STEPS && patterns.number() <= MOST_PATTERNS;
         (is_small && self.is_non_negative(steps))
             .then(|| patterns.largest_quadratic(&self.gram(steps, true)))
+    }
+
+    /// Returns the largest squared norm of the sum of the columns of a unit, for a Toeplitz
+    /// strategy without negative entries, or `None` for another one or if it takes too long.
+    fn of_fixed_order(&self, patterns: Patterns) -> Option<f64> {
+        let Patterns { steps, times, separation: period, .. } = patterns;
+        let c = self.toeplitz(steps).filter(|c| c.iter().all(|&c| c >= 0.0))?;
+        let units = period.min(steps);
+        let work = steps.saturating_mul(c.len().max(units));
+        if work > LARGEST_WORK {
+            return None;
+        }
+        let factors = self.column_factors();
+        let of_unit = |first: usize| {
+            let mut rows = vec![0.0; steps - first];
+            for column in (first..steps).step_by(period).take(times) {
+                let factor = factors.as_ref().map_or(1.0, |factors| factors[column]);
+                for (row, c) in rows[column - first..].iter_mut().zip(&c) {
+                    *row += factor * c;
+                }
+            }
+            sum(rows.into_iter().map(|row| row * row))
+        };
+        // Each row adds up at most `times` terms, and is squared.
+        let rounding = 1.0 + 2.0 * (times.min(steps) + 4) as f64 * f64::EPSILON;
+        (0..units).map(of_unit).reduce(f64::max).map(|largest| largest * rounding)
     }
 
     fn squared_sensitivity_bound(&self, patterns: Patterns) -> f64 {
@@ -316,7 +345,7 @@ mod tests {
             let noising = strategy.noising();
             let mut stream = noising.stream();
             for (i, row) in inverse.iter_mut().enumerate() {
-                row[j] = stream.next(f64::from(u8::from(i == j)));
+                row[j] = stream.next(f64::from(u8::from(i == j))).unwrap();
             }
         }
         let triangle: Vec<Vec<f64>> =
@@ -379,6 +408,40 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_fixed_order_of_many_steps_is_exact_for_toeplitz_strategies() {
+        let toeplitz = [
+            Strategy::optimal_toeplitz(60),
+            Strategy::banded_toeplitz(60, &[0.5, 0.6, 0.7]),
+            Strategy::buffered(60, &[0.9, 0.4], &[0.2, 0.3]),
+        ];
+        for strategy in toeplitz.map(Result::unwrap) {
+            for strategy in [strategy.clone(), strategy.with_normalized_columns()] {
+                for (steps, period) in [(60, 1), (60, 7), (60, 15), (59, 20), (31, 40), (1, 1)] {
+                    let patterns = Patterns::in_fixed_order(steps, period);
+                    let gram = patterns.largest_quadratic_bound(&strategy.gram(steps, true));
+                    let found = strategy.of_fixed_order(patterns).unwrap();
+                    let context = format!("{strategy}: {steps} {period}, {found} {gram}");
+                    assert!((found / gram - 1.0).abs() < 1e-12, "{context}");
+                }
+            }
+        }
+        // Four epochs: without the exact value, four times the norm of a column.
+        let normalized =
+            |steps| Strategy::optimal_toeplitz(steps).unwrap().with_normalized_columns();
+        let of = |steps| normalized(steps).bounded_sensitivity_in_fixed_order(steps, steps / 4);
+        let [short, long] = [2_048, 2_052].map(|steps| of(steps).unwrap());
+        assert!(short.is_exact && long.is_exact);
+        assert!((long.value / short.value - 1.0).abs() < 1e-3, "{} {}", short.value, long.value);
+        assert!(long.value < 2.5, "{}", long.value);
+        // Signs, and runs for which it would take too long, are bounded.
+        let mixed = Strategy::banded_toeplitz(60, &[1.0, -0.5]).unwrap();
+        assert!(mixed.of_fixed_order(Patterns::in_fixed_order(60, 7)).is_none());
+        let long = normalized(20_000);
+        let bound = long.bounded_sensitivity_in_fixed_order(20_000, 5_000).unwrap();
+        assert!(!bound.is_exact && bound.value <= 4.0 * (1.0 + 1e-12), "{}", bound.value);
     }
 
     #[test]

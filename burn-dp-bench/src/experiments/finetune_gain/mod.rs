@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use burn_dp_examples::training::{TrainError, checks, files};
 use burn_dp_models::finetune::Way;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 pub use options::FinetuneGainOptions;
 use runs::{Kind, Reached, Runs};
@@ -80,11 +80,10 @@ fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, T
         let points = ends.filter_map(|&x| Some(FigurePoint { x, ..FigurePoint::of(x, &before)? }));
         series.push(FigureSeries { name: "before".into(), points: points.collect() });
     }
-    measured.finish(Figure {
-        experiment: name.into(),
+    let setting = runs.sentence(measured.preset, seeds.len());
+    measured.finish(Findings {
         figure: "Private fine-tuning of a model that was trained on public texts".into(),
-        preset: measured.preset,
-        setting: runs.sentence(measured.preset, seeds.len()),
+        setting,
         labels: ["Private training with and without public texts", "ε", runs.label()]
             .map(String::from),
         series,

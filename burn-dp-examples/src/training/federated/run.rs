@@ -42,7 +42,8 @@ pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
     let users = load(&options, &tokens)?;
     let compared = Compared { data: None, settings: &settings, backend: options.run.backend };
     let checkpoints = Checkpoints::new(&output.folder, &compared)?;
-    let checkpoints = checkpoints.with_data(users.train.users()).with_start(options.run.start());
+    let data = (users.train.users(), users.test.items());
+    let checkpoints = checkpoints.with_data(&data).with_start(options.run.start());
     let mut rounds = UserTraining::prepare(&settings, &users, &device, Some(&checkpoints))?;
     if let Some(path) = vocabulary {
         let file = path.file_name().unwrap_or_default().display();

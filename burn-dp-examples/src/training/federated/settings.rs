@@ -24,6 +24,9 @@ use crate::training::{
 /// Default of `--epsilon`.
 const EPSILON: f64 = 8.0;
 
+/// Maximum number of predictions in an example, and of values in a layer.
+const MOST: usize = 65_535;
+
 /// The quantile that is reported of the tracked norms.
 pub(super) const MEDIAN: f64 = 0.5;
 
@@ -57,6 +60,9 @@ pub struct FederatedSettings {
     /// Earlier releases on the same data; the plan of a resumed run compares them.
     #[serde(skip)]
     pub earlier: EarlierLedgers,
+    /// Rounds between two measurements of public norms, if thresholds follow them.
+    #[serde(rename = "evaluate-every")]
+    pub public_norms_every: Option<usize>,
     /// Seed of the initial weights.
     pub seed: u64,
 }
@@ -94,6 +100,8 @@ impl TryFrom<&TrainOptions> for FederatedSettings {
             correlated_noise: options.sampling.strategy()?,
             privacy: PrivacySettings::new(&options.privacy, Some(EPSILON), 1e-4)?,
             earlier: EarlierLedgers::read(&options.privacy.earlier_ledger, &options.run.output)?,
+            public_norms_every: (clipping == ClippingName::Layerwise)
+                .then_some(options.rounds.evaluate_every),
             seed: options.data.seed,
         };
         let training = &settings.training;
@@ -108,6 +116,13 @@ impl TryFrom<&TrainOptions> for FederatedSettings {
             ("--hidden", training.hidden),
             ("--evaluate-every", training.evaluate_every),
         ])?;
+        for (name, value) in [
+            ("--length", training.length),
+            ("--embedding", training.embedding),
+            ("--hidden", training.hidden),
+        ] {
+            checks::at_most(name, value, MOST, ", to limit memory")?;
+        }
         checks::positive([
             ("--max-update-norm", training.max_update_norm.unwrap_or(1.0)),
             ("--quantile-lr", settings.quantile_lr),

@@ -152,6 +152,10 @@ impl Clipping for LayerwiseClipping {
         self.groups.names().iter().cloned().zip(norms).collect()
     }
 
+    fn schedules(&self) -> Vec<&Schedule> {
+        vec![&self.schedule]
+    }
+
     fn to_config(&self, _: Seal) -> Option<ClippingConfig> {
         Some(ClippingConfig(Settings::Layerwise {
             groups: (&self.groups).into(),

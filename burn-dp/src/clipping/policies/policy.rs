@@ -3,6 +3,7 @@ use super::public_norms::PublicNorms;
 use crate::DpError;
 use crate::clipping::thresholds::{ClippedSum, Thresholds};
 use crate::grads::PerExampleGradients;
+use crate::schedule::Schedule;
 
 /// A policy that bounds what one privacy unit contributes to the sum of gradients.
 ///
@@ -56,6 +57,13 @@ pub trait Clipping: std::fmt::Debug + Send + Sync + CloneClipping {
     /// Returns the current values that the policy adapts, by name. They are public, because they
     /// follow from what was released.
     fn adapted(&self) -> Vec<(String, f64)> {
+        Vec::new()
+    }
+
+    /// Returns the schedules that the thresholds follow, so that a plan can look for steps in which
+    /// no noise can be added.
+    #[doc(hidden)]
+    fn schedules(&self) -> Vec<&Schedule> {
         Vec::new()
     }
 
@@ -186,6 +194,10 @@ impl Clipping for Box<dyn Clipping> {
 
     fn adapted(&self) -> Vec<(String, f64)> {
         (**self).adapted()
+    }
+
+    fn schedules(&self) -> Vec<&Schedule> {
+        (**self).schedules()
     }
 
     fn to_config(&self, seal: Seal) -> Option<ClippingConfig> {

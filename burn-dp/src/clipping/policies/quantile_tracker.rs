@@ -255,6 +255,10 @@ impl Clipping for QuantileTracker {
         others.chain(own).chain(means).collect()
     }
 
+    fn schedules(&self) -> Vec<&Schedule> {
+        self.clipping.as_ref().map_or(Vec::new(), |(clipping, _)| clipping.schedules())
+    }
+
     fn to_config(&self, seal: Seal) -> Option<ClippingConfig> {
         let policy = match &self.clipping {
             Some((clipping, noise)) => Some((Box::new(clipping.to_config(seal)?.0), *noise)),

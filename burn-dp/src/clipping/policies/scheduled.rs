@@ -63,6 +63,10 @@ impl Clipping for ScheduledClipping {
         self.clipping.adapted()
     }
 
+    fn schedules(&self) -> Vec<&Schedule> {
+        self.clipping.schedules().into_iter().chain([&self.schedule]).collect()
+    }
+
     fn to_config(&self, seal: Seal) -> Option<ClippingConfig> {
         let policy = Box::new(self.clipping.to_config(seal)?.0);
         let schedule = self.schedule.clone();

@@ -90,6 +90,13 @@ impl StepNoise {
         self
     }
 
+    /// Multiplies the standard deviations of the sums by `factor`: correlated noise of a step has
+    /// another deviation than the independent noise that it is made of, and the same event.
+    pub(crate) fn correlated(mut self, factor: f64) -> Self {
+        self.group_stds.iter_mut().for_each(|std| *std *= factor);
+        self
+    }
+
     /// Returns the noise of a step that releases the sum.
     ///
     /// # Errors

@@ -153,10 +153,11 @@ impl Thresholds {
                 }
                 _ => false,
             };
-            if !fits || noise != CountNoise::Free || self.inner.scaling != Scaling::Clip {
+            let is_clipped = self.inner.scaling == Scaling::Clip && self.inner.releases_sum;
+            if !fits || noise != CountNoise::Free || !is_clipped {
                 let reason = "must be free for one count of slack at the threshold of the whole \
-                              clipped gradient, and only for that; use another kind of count, or \
-                              flat clipping without groups";
+                              clipped gradient, which is released with it, and only for that; use \
+                              another kind of count, or flat clipping without groups";
                 return Err(DpError::invalid("noise", reason));
             }
         }
@@ -328,5 +329,26 @@ mod tests {
         assert!(whole.with_counts(vec![Count::of_group(1, 1.0)], CountNoise::default()).is_err());
         let grouped = per_group(&NoiseSplit::Uniform).with_groups(three_groups()).unwrap_err();
         assert_eq!(grouped.to_string(), "groups are given by the policy already");
+    }
+
+    // Sharp edge: slack costs nothing only next to the sum that leaves it unused.
+    #[test]
+    fn slack_without_the_clipped_sum_is_refused() {
+        let slack = |norm| vec![Count::whole(norm).with_kind(CountKind::Slack)];
+        let counts = || Thresholds::counts_only(ParameterGroups::whole(), vec![Count::whole(1.0)]);
+        assert!(
+            counts().unwrap().with_counts(vec![Count::whole(2.0)], CountNoise::Std(1.0)).is_ok()
+        );
+        let error = counts().unwrap().with_counts(slack(1.0), CountNoise::Free).unwrap_err();
+        assert!(error.to_string().contains("released with it"), "{error}");
+        assert!(Thresholds::counts_only(ParameterGroups::whole(), slack(1.0)).is_err());
+        assert!(Thresholds::whole(1.0).unwrap().with_counts(slack(1.0), CountNoise::Free).is_ok());
+        for refused in [
+            Thresholds::whole(2.0).unwrap(),
+            Thresholds::whole(1.0).unwrap().normalized(0.1).unwrap(),
+            per_group(&NoiseSplit::Uniform),
+        ] {
+            assert!(refused.with_counts(slack(1.0), CountNoise::Free).is_err());
+        }
     }
 }

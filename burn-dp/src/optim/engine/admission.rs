@@ -109,7 +109,8 @@ impl Admission<'_> {
         self.check_budget(&self.plan.event_of(self.next_step, &noise)?)
     }
 
-    /// Returns an error if the release would exceed the budget or follows the last planned step.
+    /// Returns an error if the release would exceed the budget, could not be recorded in the
+    /// ledger, or follows the last planned step.
     pub(super) fn check_budget(&self, event: &DpEvent) -> Result<(), DpError> {
         // A repeated step is already in the ledger.
         let paid = self.next_step < self.plan.own_releases(self.ledger);
@@ -126,6 +127,20 @@ impl Admission<'_> {
                 delta: budget.delta(),
                 steps: self.next_step,
             });
+        }
+        // A run with a bound on participation is one release, whose steps the ledger continues.
+        if !paid
+            && let DpEvent::CorrelatedGaussian { .. } = event
+            && let Some(planned) = self.plan.planned_event(self.next_step)
+            && planned != *event
+        {
+            return Err(DpError::state(format!(
+                "the clipping policy releases other counts, or with other noise, in step {} than \
+                 in the first one ({event} instead of {planned}), but all steps of a run with \
+                 correlated noise, or with a sampler that bounds participation, are one release; \
+                 use a policy with the same counts in all steps, or Poisson sampling",
+                self.next_step
+            )));
         }
         if self.next_step >= self.plan.steps {
             return Err(DpError::state(format!(

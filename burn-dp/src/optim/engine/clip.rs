@@ -203,6 +203,7 @@ pub(crate) async fn end_units<M: Module>(
     buffers.verify(model, Extent::Step).await?;
     let stores_statistics = has_training_batch_norm(model);
     run.with(|engine| {
+        engine.note_options_of_passes();
         if stores_statistics {
             engine.note(
                 "running_statistics",

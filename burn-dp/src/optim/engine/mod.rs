@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType};
-use burn_dp_accountant::{Epsilon, PrivacyLedger, UnitOfPrivacy, join_values};
+use burn_dp_accountant::{Epsilon, PrivacyLedger, join_values};
 
 #[cfg(feature = "train")]
 pub(crate) use clip::EngineAccess;
@@ -40,9 +40,8 @@ use crate::clipping::{ClippedSum, ClippingStatistics, PublicNorms, StepNoise, Th
 use crate::grads::{PrivateBackward, has_coarse_products};
 use crate::nn::UnitScope;
 use crate::noise::{CorrelatedNoise, NoiseAhead};
-use crate::random::{Key, LayerRandomness};
+use crate::random::LayerRandomness;
 use crate::sampling::{DrawPart, RecordIdentity};
-use crate::updates::federated::UserUpdate;
 
 /// Owns the whole private step: admission, clipping, release, optimizer step, ties, sparsification
 /// and averaging. Only Burn's optimizer is passed in for each step, because Burn's learner owns it.
@@ -58,6 +57,8 @@ pub(crate) struct PrivacyEngine {
     pub(crate) independence: IndependenceTests,
     /// Whether each step estimates its signal-to-noise ratio.
     pub(crate) measures_signal: bool,
+    /// What users compute, as the statement describes it.
+    user_update: Option<String>,
     /// The thresholds of the current logical step.
     frozen: Option<Thresholds>,
     next_step: u64,
@@ -85,6 +86,7 @@ pub(crate) struct PrivacyEngine {
 /// Data of the last step's clipping and release.
 pub(crate) struct LastStep {
     pub(crate) thresholds: Thresholds,
+    /// With the deviations of the noise that was added, which correlation changes.
     pub(crate) noise: StepNoise,
     pub(crate) statistics: ClippingStatistics,
     #[cfg_attr(not(feature = "train"), allow(dead_code))]
@@ -105,6 +107,7 @@ impl PrivacyEngine {
             average: None,
             independence: IndependenceTests::default(),
             measures_signal: false,
+            user_update: None,
             frozen: None,
             next_step: 0,
             skipped: 0,
@@ -251,32 +254,6 @@ impl PrivacyEngine {
         Ok(())
     }
 
-    /// Prepares the updates of users. Returns the key that orders the examples of a user.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
-    pub(crate) fn begin_user_updates(&mut self, update: &UserUpdate) -> Result<Key, DpError> {
-        let unit = self.plan.unit();
-        if *unit != UnitOfPrivacy::User {
-            return Err(DpError::invalid(
-                "unit",
-                format!(
-                    "must be the user, because an item of the data set is all that a user owns, \
-                     got {unit}; plan with `with_unit(UnitOfPrivacy::User)`"
-                ),
-            ));
-        }
-        self.note("user_update", update.to_string());
-        Ok(self.plan.key().clone())
-    }
-
-    /// Removes what [`begin_user_updates`](Self::begin_user_updates) noted.
-    #[cfg(feature = "train")]
-    pub(crate) fn end_user_updates(&mut self) {
-        self.facts.remove("user_update");
-    }
-
     /// Erases the key in memory, and the noise that was drawn with it.
     pub(crate) fn forget_key(&mut self) {
         self.plan.source.forget();
@@ -337,10 +314,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use burn_dp_accountant::correlated_noise::Strategy;
 
+    use burn_dp_accountant::UnitOfPrivacy;
+
     use super::*;
     use crate::optim::{PrivacyPlanConfig, SamplingScheme};
     use crate::random::Purpose;
-    #[cfg(feature = "train")]
     use crate::updates::federated::FedSgdConfig;
 
     // Sharp edge: the noise that follows from the key is erased with it.
@@ -384,5 +362,20 @@ mod tests {
         assert!(is_stated(&engine));
         engine.end_user_updates();
         assert!(!is_stated(&engine));
+    }
+
+    #[test]
+    fn the_statement_has_the_updates_of_users_of_all_rounds() {
+        let config = PrivacyPlanConfig::new(100, 10.0).with_steps(9).with_noise_multiplier(1.0);
+        let plan = config.with_unit(UnitOfPrivacy::User).init().unwrap();
+        let mut engine = PrivacyEngine::new(plan);
+        for examples in [5, 7, 5] {
+            engine.begin_user_updates(&FedSgdConfig::new(examples).init().unwrap()).unwrap();
+            engine.note_options_of_passes();
+        }
+        let fact = engine.described_ledger().header().facts["user_update"].clone();
+        for examples in [5, 7] {
+            assert_eq!(fact.matches(&format!("at most {examples} examples")).count(), 1, "{fact}");
+        }
     }
 }

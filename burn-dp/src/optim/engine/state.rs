@@ -218,7 +218,8 @@ impl EngineState {
                 return Err(DpError::saved_state(format!(
                     "{} steps were lost, and a run with correlated noise cannot skip them: the \
                      noise of later steps contains the noise of the lost ones; resume without \
-                     `skip_lost_steps`, which repeats them",
+                     `skip_lost_steps`, which repeats them if data, program and the order of sums \
+                     are the same, or begin a new run with a budget of its own",
                     engine.next_step - self.next_step
                 )));
             }

@@ -13,13 +13,18 @@ use crate::DpError;
 use crate::model::{for_each_parameter, precision_name};
 use crate::optim::independence::Independence;
 use crate::optim::releases::{KeyStorage, Lock, Releases};
+use crate::random::Key;
 use crate::sampling::{RecordFacts, RecordIdentity};
+use crate::updates::federated::UserUpdate;
 
 /// How a file protects the key from other users.
 const KEY_IN_FILE: &str = match cfg!(windows) {
     true => "in a file apart from the checkpoints, with the access rights of its folder",
     false => "in a file apart from the checkpoints, which its owner alone can read",
 };
+
+/// Name of the fact with what users compute.
+const USER_UPDATE: &str = "user_update";
 
 /// The sentence of a run without a log.
 const NO_LOG: &str = "What a process of the run released if it ended before it wrote its ledger: \
@@ -87,7 +92,8 @@ impl PrivacyEngine {
         };
         let copies = (copies > 1).then(|| (name, copies.to_string()));
         let precision = self.precision.map(|p| (not_covered::PRECISION, precision_name(p)));
-        for (name, value) in copies.into_iter().chain(precision) {
+        let update = self.user_update.clone().map(|update| (USER_UPDATE, update));
+        for (name, value) in copies.into_iter().chain(precision).chain(update) {
             join_values(facts.entry(name.into()).or_default(), &value);
         }
     }
@@ -107,14 +113,14 @@ impl PrivacyEngine {
     pub(super) fn note_records(&mut self, records: RecordFacts) {
         let identity = records.identity;
         self.identity = Some(self.identity.map_or(identity, |found| found.min(identity)));
-        match records.digest {
-            Some(digest) if self.records.is_none() => {
-                self.records = Some(self.plan.key().mark_of(&digest));
-            }
-            None if self.plan.binds_records() => {
-                self.note(not_covered::RECORD_ORDER, "not compared")
-            }
-            _ => {}
+        if self.records.is_none()
+            && let Some(digest) = records.digest
+        {
+            self.records = Some(self.plan.key().mark_of(&digest));
+        }
+        let is_bound = records.digest.is_some() && !self.plan.misses_members(&records);
+        if !is_bound && self.plan.binds_records() {
+            self.note(not_covered::RECORD_ORDER, "not compared");
         }
     }
 
@@ -150,6 +156,32 @@ impl PrivacyEngine {
         let mut facts = std::mem::take(&mut self.facts);
         self.options_of_passes(&mut facts);
         self.facts = facts;
+    }
+
+    /// Prepares the updates of users. Returns the key that orders the examples of a user.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::InvalidArgument`] if the unit of the plan is not the user.
+    pub(crate) fn begin_user_updates(&mut self, update: &UserUpdate) -> Result<Key, DpError> {
+        let unit = self.plan.unit();
+        if *unit != UnitOfPrivacy::User {
+            return Err(DpError::invalid(
+                "unit",
+                format!(
+                    "must be the user, because an item of the data set is all that a user owns, \
+                     got {unit}; plan with `with_unit(UnitOfPrivacy::User)`"
+                ),
+            ));
+        }
+        self.user_update = Some(update.to_string());
+        Ok(self.plan.key().clone())
+    }
+
+    /// Ends what [`begin_user_updates`](Self::begin_user_updates) began.
+    #[cfg(feature = "train")]
+    pub(crate) fn end_user_updates(&mut self) {
+        self.user_update = None;
     }
 
     /// Adds the location of the run's key, and whether other processes are locked out of the run.

@@ -15,6 +15,9 @@ use crate::optim::release::{Release, signal_to_noise};
 use crate::random::Purpose;
 use crate::sampling::Draw;
 
+/// Factor of the noise, because of rounding, above which the statement has it.
+const NOTED: f64 = 1.01;
+
 /// The outcome of a step.
 pub(crate) struct StepOutcome<M> {
     /// The model: unchanged, or after the step.
@@ -80,12 +83,17 @@ impl PrivacyEngine {
         let gain = self.correlated.as_ref().map_or(1.0, CorrelatedNoise::rounding_gain);
         let snapping = GaussianMechanism::snapping_factor_with(gain, multiplier, dimension)?;
         let noise = noise.enlarged(snapping);
+        if snapping > NOTED {
+            let rounding = "times the noise of the plan, so that rounding to a grid is covered";
+            self.note("noise_for_rounding", format!("{snapping:.2} {rounding}"));
+        }
         let event = self.plan.event_of(step, &noise)?;
         self.admission().check_budget(&event)?;
         if let Some(correlated) = &mut self.correlated {
             correlated.check_next(step, &trained_lengths(model))?;
         }
         let unit = self.correlated.as_ref().map_or(1.0, CorrelatedNoise::unit);
+        let deviation = self.correlated.as_mut().map_or(1.0, CorrelatedNoise::deviation);
         let prepared = Release::new(model, &thresholds, &noise, batch, unit)?;
         if let Some(pending) = &self.pending {
             prepared.check_groups(model, &pending.sum)?;
@@ -118,6 +126,7 @@ impl PrivacyEngine {
         let (gradients, fractions) =
             bound.release(model, next_noise.as_ref(), self.correlated.as_mut()).await?;
         self.plan.clipping.update(step, &fractions);
+        let noise = noise.correlated(deviation);
         let signal_to_noise = match &gradients {
             Some(gradients) if self.measures_signal => {
                 Some(signal_to_noise(model, gradients, &thresholds, &noise, batch).await?)

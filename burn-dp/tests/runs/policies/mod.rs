@@ -89,6 +89,10 @@ pub(crate) fn policies() -> Vec<(&'static str, Box<dyn Clipping>)> {
             Box::new(tracker().with_means().with_clipping(quantile(), CountNoise::Share(0.1))),
         ),
         ("tracker alone", Box::new(tracker().with_means())),
+        (
+            "quantile by slack",
+            Box::new(QuantileClipping::by_slack(0.4).unwrap().with_initial(0.5).unwrap()),
+        ),
     ]
 }
 

@@ -69,6 +69,7 @@ fn as_json(strategy: &Strategy, loss: &StrategyLoss) -> Value {
         "max_sq_error": loss.max_sq_error,
         "mean_sq_error": loss.mean_sq_error,
         "sensitivity": loss.sensitivity,
+        "sensitivity_is_exact": loss.is_exact,
         "max_loss_sq": loss.max_loss_sq(),
         "mean_loss_sq": loss.mean_loss_sq(),
     });
@@ -97,8 +98,9 @@ fn text(
     let root = |value: f64| Rounded::nearest(value.sqrt()).to_string();
     let pattern = arguments.strategy.participation(strategy.steps())?;
     let mut text = format!(
-        "{strategy}\n  participation:          {pattern}\n  sensitivity:            {}\n\n\
+        "{strategy}\n  participation:          {pattern}\n  sensitivity:            {}{}\n\n\
          {:<26}{:<14}{}\n",
+        if loss.is_exact { "" } else { "at most " },
         Rounded::up(loss.sensitivity),
         "  root of squared error",
         "largest",
