@@ -66,6 +66,7 @@ pub(super) fn start(options: &WorkerOptions) -> Result<Process, String> {
     for (name, value) in given {
         command.args(value.into_iter().flat_map(|value| [name.to_string(), value]));
     }
+    command.args(sizes.frozen_batch_norm.then_some("--frozen-batch-norm"));
     Process::start(command)
 }
 

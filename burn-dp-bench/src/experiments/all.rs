@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use burn_dp_examples::data::{DataError, mnist, shakespeare};
 use burn_dp_examples::training::{TrainError, checks, files};
 use clap::Args;
 
@@ -16,7 +17,8 @@ pub struct AllOptions {
     /// Less than ten minutes per experiment on two cores, instead of the settings of the papers.
     #[arg(long)]
     pub quick: bool,
-    /// Folder with the four IDX files of MNIST, plain or gzip; without it, the drawn digits.
+    /// Folder with the four IDX files of MNIST and with shakespeare-users.jsonl, plain or gzip, or
+    /// with the subfolders mnist and shakespeare; without it, drawn digits and roles.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Seeds of initial weights and drawn digits.
@@ -30,6 +32,7 @@ pub struct AllOptions {
 /// Runs every experiment and writes the page. An experiment whose figure exists is not repeated.
 pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), TrainError> {
     checks::folder("--output", &options.output)?;
+    options.check_data()?;
     let pictures = options.output.join(PICTURES);
     files::make_folder(&pictures)?;
     options.keep_settings(&pictures)?;
@@ -61,6 +64,16 @@ const PICTURES: &str = "figures";
 const SETTINGS: &str = "settings.json";
 
 impl AllOptions {
+    /// Returns an error if a data set is missing, before hours of measurements.
+    fn check_data(&self) -> Result<(), TrainError> {
+        let Some(folder) = &self.data_dir else { return Ok(()) };
+        mnist::from_folder(folder)?;
+        match shakespeare::file_of(folder) {
+            Some(_) => Ok(()),
+            None => Err(DataError::NoRoles { folder: Some(folder.clone()) }.into()),
+        }
+    }
+
     /// Writes the seeds and the data folder next to the figures, or compares them: otherwise
     /// figures from other seeds or data would be reported as results of these.
     fn keep_settings(&self, pictures: &Path) -> Result<(), TrainError> {
@@ -112,15 +125,17 @@ fn finished(
 
 fn page(figures: &[Figure], options: &AllOptions) -> String {
     let quick = if options.quick { " --quick" } else { "" };
+    let data = if options.data_dir.is_some() { " --data-dir DIR" } else { "" };
     let mut text = format!(
-        "# Results\n\nMade by `cargo xtask experiment all{quick} --seeds {}`. Every verdict is\n\
-         computed from the numbers next to it.\n\n| experiment | claims that held |\n|---|---|\n",
+        "# Results\n\nMade by `cargo xtask experiment all{quick}{data} --seeds {}`. Every verdict\n\
+         is computed from the numbers next to it.\n\n| experiment | claims that held | minutes |\n\
+         |---|---|---|\n",
         options.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
     );
-    for figure in figures {
-        let held = figure.verdicts.iter().filter(|verdict| verdict.holds).count();
-        let name = &figure.experiment;
-        let _ = writeln!(text, "| `{name}` | {held} of {} |", figure.verdicts.len());
+    for Figure { experiment, verdicts, seconds, .. } in figures {
+        let held = verdicts.iter().filter(|verdict| verdict.holds).count();
+        let (all, minutes) = (verdicts.len(), seconds / 60.0);
+        let _ = writeln!(text, "| `{experiment}` | {held} of {all} | {minutes:.1} |");
     }
     for figure in figures {
         let picture = format!("{PICTURES}/{}.svg", figure.experiment);
@@ -160,8 +175,40 @@ mod tests {
     fn the_page_counts_the_verdicts_of_each_figure() {
         let folder = tempfile::tempdir().unwrap();
         let text = page(&[figure()], &options(folder.path()));
-        assert!(text.contains("| `one` | 1 of 2 |"), "{text}");
+        assert!(text.contains("| `one` | 1 of 2 | 1.5 |"), "{text}");
         assert!(text.contains("(figures/one.svg)"), "{text}");
+    }
+
+    #[test]
+    fn a_missing_data_set_is_named_before_anything_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let output = folder.path().join("out");
+        let options = AllOptions { data_dir: Some(data), ..options(&output) };
+        let never = |_: &FigureOptions| panic!("measured");
+        let error = run(&options, &[experiment("one", never, "")]).unwrap_err().to_string();
+        assert!(error.contains("train-images"), "{error}");
+        assert!(!output.exists());
+    }
+
+    // What is committed has a section for each figure, and no other one.
+    #[test]
+    fn the_page_of_the_book_has_every_figure_with_its_verdicts_and_its_picture() {
+        let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src");
+        let page = std::fs::read_to_string(book.join("RESULTS.md")).unwrap();
+        let mut sections = page.split("\n## `").skip(1);
+        for figure in &super::super::figures::FIGURES {
+            let section = sections.next().unwrap_or_default();
+            assert!(section.starts_with(&format!("{}`", figure.name)), "{}", figure.name);
+            let held = section.matches("- **Held**").count();
+            let all = held + section.matches("- **Not held**").count();
+            let row = format!("| `{}` | {held} of {all} |", figure.name);
+            assert!(all > 0 && page.contains(&row), "{row}");
+            let picture = format!("figures/{}.svg", figure.name);
+            assert!(section.contains(&picture) && book.join(&picture).is_file(), "{picture}");
+        }
+        assert_eq!(sections.next(), None);
     }
 
     #[test]

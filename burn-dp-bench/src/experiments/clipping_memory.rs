@@ -7,10 +7,10 @@
 
 use burn_dp_examples::training::{TrainError, typed};
 
-use super::clipping_time::FAST;
+use super::clipping_time::{FAST, frozen};
 use super::figure::{Figure, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use crate::bench::{Network, Sizes, largest_batch, step_peak_mib};
+use crate::bench::{Network, largest_batch, step_peak_mib};
 
 pub(super) const NAME: &str = "clipping-memory";
 
@@ -27,7 +27,7 @@ const PAPER: Setting = (Network::ResNet101, 256, 11.0 * 1024.0);
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let (network, pixels, limit) = if measured.quick() { QUICK } else { PAPER };
-    let sizes = Sizes { image_size: Some(pixels), ..Sizes::default() };
+    let sizes = frozen(pixels);
     let model = typed(network);
     let (mut series, mut largest) = (Vec::new(), Vec::new());
     for (algorithm, name) in FAST {
@@ -49,8 +49,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Findings {
         figure: "Fast per-example clipping, section 6.7".into(),
         setting: format!(
-            "{model}, {pixels} × {pixels} pixels, SGD. Largest batch with at most {limit} MiB in \
-             the process, to an eighth."
+            "{model}, {pixels} × {pixels} pixels, frozen BatchNorm, SGD. Largest batch with at \
+             most {limit} MiB in the process, to an eighth."
         ),
         labels: ["Peak memory of a step", "batch size", "MiB"].map(String::from),
         series,

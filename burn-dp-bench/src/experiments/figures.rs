@@ -7,7 +7,7 @@ use super::figure::Figure;
 use super::measured::FigureOptions;
 use super::{
     clipping_memory, clipping_time, clipping_utility, correlated_noise, correlated_noise_users,
-    layer_norms, layerwise_clipping, layerwise_noise, quantile_tracking, tan_averages,
+    count_share, layer_norms, layerwise_clipping, layerwise_noise, quantile_tracking, tan_averages,
     tan_data_size, tan_privacy, tan_scaling, update_norms, user_clipping,
 };
 
@@ -30,7 +30,7 @@ pub(super) const fn figure(
 }
 
 /// All experiments with a verdict, in the order of the page.
-pub(super) const FIGURES: [FigureExperiment; 22] = [
+pub(super) const FIGURES: [FigureExperiment; 23] = [
     figure(
         clipping_time::MODELS,
         clipping_time::models,
@@ -81,6 +81,11 @@ pub(super) const FIGURES: [FigureExperiment; 22] = [
         user_clipping::NAME,
         user_clipping::run,
         "Adaptive clipping of users without tuning, and fixed thresholds",
+    ),
+    figure(
+        count_share::NAME,
+        count_share::run,
+        "Accuracy against the share of the budget for the counts of adaptive clipping",
     ),
     figure(
         tan_privacy::NAME,

@@ -58,15 +58,18 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Returns the setting for the images that `measured` trains on: ResNet-18 on CIFAR-10 at the
-    /// full preset, and BN-LeNet-5 otherwise.
+    /// Returns the setting for the images that `measured` trains on: on CIFAR-10 ResNet-18, or the
+    /// convolutional network with BatchNorm of the quick preset, and BN-LeNet-5 otherwise.
     pub(super) fn of(measured: &Measured) -> Result<Self, TrainError> {
         let data = match &measured.data_dir {
             None => digits::NAME,
             Some(folder) if is_cifar10(folder)? => cifar10::NAME,
             Some(_) => mnist::NAME,
         };
-        let model = BatchModelName::BnLenet5;
+        let model = match data {
+            cifar10::NAME => BatchModelName::BnConvnet,
+            _ => BatchModelName::BnLenet5,
+        };
         if measured.quick() {
             let (lr, epochs, images) = (0.2, 6, QUICK);
             return Ok(Self { model, data, max_grad_norm: 0.5, sigma: 0.02, lr, epochs, images });

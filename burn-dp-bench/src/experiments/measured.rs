@@ -18,8 +18,9 @@ pub struct FigureOptions {
     /// Less than ten minutes on two cores, instead of the setting of the paper.
     #[arg(long)]
     pub quick: bool,
-    /// Folder with the four IDX files of MNIST, plain or gzip; without it, the drawn digits. For
-    /// experiments on users, with shakespeare-users.jsonl, plain or gzip; without it, drawn roles.
+    /// Folder with the four IDX files of MNIST, or its subfolder mnist, plain or gzip; without it,
+    /// the drawn digits. For experiments on users, with shakespeare-users.jsonl, or the subfolder
+    /// shakespeare, plain or gzip; without it, drawn roles.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Seeds of initial weights and drawn digits, one run each; noise and sampling never use them.

@@ -11,6 +11,7 @@ mod clipping_utility;
 mod correlated_noise;
 mod correlated_noise_peers;
 mod correlated_noise_users;
+mod count_share;
 mod figure;
 mod figures;
 #[cfg(feature = "finetune")]

@@ -78,6 +78,13 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             [("ε_TAN", approximate)],
         ));
     }
+    // The marks of the paper, from the smallest to the largest ε.
+    let all = || series.iter().flat_map(|line| &line.points).map(|point| point.y);
+    let ends = [all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max)];
+    let mark = |name: &str, sigma: f64| {
+        FigureSeries::exact(format!("{name}, σ = {sigma}"), ends.map(|epsilon| (sigma, epsilon)))
+    };
+    series.extend([mark("wall", WALL), mark("approximation from", TAN_APPROXIMATION_LIMIT)]);
     measured.finish(Findings {
         figure: "TAN Without a Burn, figure 2".into(),
         setting: format!(

@@ -1,7 +1,7 @@
 //! Training runs of a language model on users, for experiments that compare them.
 
 use burn::tensor::Device;
-use burn_dp_examples::data::shakespeare::{FILES, Tokens};
+use burn_dp_examples::data::shakespeare::{FILES, NAME, Tokens, file_of};
 use burn_dp_examples::data::{drawn_roles, shakespeare};
 use burn_dp_examples::training::federated::{FederatedFigures, FederatedSettings, Users, figures};
 use burn_dp_examples::training::{ClippingName, TrainError};
@@ -34,7 +34,7 @@ impl UserSetting {
     pub(super) fn of(measured: &Measured) -> Result<Self, TrainError> {
         let mut federated = FederatedSettings::of_program()?;
         let data = match &measured.data_dir {
-            Some(folder) if FILES.iter().any(|name| folder.join(name).is_file()) => "shakespeare",
+            Some(folder) if file_of(folder).is_some() => NAME,
             Some(folder) => {
                 let reason = format!(
                     "{} has none of {}; give the folder of the plays, or leave the option out for \

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burn::data::dataset::{Dataset, DatasetError};
 use burn_dp::sampling::DistinctRecords;
@@ -17,6 +17,9 @@ use serde::Deserialize;
 use super::{DataError, file};
 
 pub use super::error::ROLE_FILES as FILES;
+
+/// Name of the data set, and of the subfolder that may have it.
+pub const NAME: &str = "shakespeare";
 
 /// Token of positions after the end of a text.
 pub const PADDING: u16 = 0;
@@ -33,7 +36,15 @@ pub struct Role {
     pub text: String,
 }
 
-/// Reads the roles of a folder, one JSON object per line, plain or compressed.
+/// Returns the file of the roles in a folder or its subfolder `shakespeare`, if there is one.
+pub fn file_of(folder: &Path) -> Option<PathBuf> {
+    let folders = [folder.to_path_buf(), folder.join(NAME)];
+    let all = folders.iter().flat_map(|folder| FILES.map(|name| folder.join(name)));
+    all.into_iter().find(|path| path.is_file())
+}
+
+/// Reads the roles of a folder or its subfolder `shakespeare`, one JSON object per line, plain or
+/// compressed.
 ///
 /// # Errors
 ///
@@ -45,8 +56,7 @@ pub struct Role {
 /// Each role is one user, so everything that a user wrote must be in one line: a user with two
 /// lines would count as two users, with twice the sensitivity.
 pub fn from_folder(folder: &Path) -> Result<Vec<Role>, DataError> {
-    let found = FILES.iter().map(|name| folder.join(name)).find(|path| path.is_file());
-    let Some(path) = found else {
+    let Some(path) = file_of(folder) else {
         return Err(DataError::NoRoles { folder: Some(folder.into()) });
     };
     let mut roles: Vec<Role> = Vec::new();
@@ -231,6 +241,10 @@ mod tests {
         encoder.write_all(LINES.as_bytes()).unwrap();
         encoder.finish().unwrap();
         std::fs::remove_file(folder.path().join(FILES[1])).unwrap();
+        assert_eq!(from_folder(folder.path()).unwrap(), plain);
+        let inside = folder.path().join(NAME);
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::rename(folder.path().join(FILES[0]), inside.join(FILES[0])).unwrap();
         assert_eq!(from_folder(folder.path()).unwrap(), plain);
     }
 

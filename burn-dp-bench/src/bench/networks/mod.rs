@@ -93,6 +93,10 @@ pub struct Sizes {
     /// Positions of a transformer block.
     #[arg(long)]
     pub length: Option<usize>,
+    /// Batch normalization with frozen statistics, instead of group normalization, in the residual
+    /// and VGG networks.
+    #[arg(long)]
+    pub frozen_batch_norm: bool,
 }
 
 /// Pixels per side of images, unless another size is requested.
@@ -184,7 +188,8 @@ impl Network {
         match self.of_examples() {
             Some(name) => {
                 let shape = self.encoder(sizes).shape;
-                let (classes, norm) = (self.classes(), NormName::Group);
+                let (classes, frozen) = (self.classes(), sizes.frozen_batch_norm);
+                let norm = if frozen { NormName::FrozenBatch } else { NormName::Group };
                 ImageNetwork { name, shape, classes, norm }.init(device).into()
             }
             None => self.init::<

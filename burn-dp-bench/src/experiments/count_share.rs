@@ -1,0 +1,125 @@
+//! Accuracy against the share of the budget that the counts of adaptive clipping use.
+//!
+//! # References
+//!
+//! G. Andrew, O. Thakkar, H. B. McMahan, S. Ramaswamy, "Differentially Private Learning with
+//! Adaptive Clipping", 2021, section 2.2 (noise on the counts) and section 3.2.
+
+use burn_dp::DpError;
+use burn_dp::clipping::{CountNoise, QuantileClipping};
+use burn_dp::optim::PrivacyPlanConfig;
+use burn_dp_accountant::Budget;
+use burn_dp_examples::data::{ImageBatcher, Splits};
+use burn_dp_examples::training::TrainError;
+
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
+use super::measured::{FigureOptions, Measured};
+use super::trial::{Trial, images, momentum_sgd};
+
+pub(super) const NAME: &str = "count-share";
+
+/// Images, batch size, and passes over the data.
+const QUICK: ([usize; 2], usize, u64) = ([8_000, 2_000], 400, 3);
+const PAPER: ([usize; 2], usize, u64) = ([60_000, 10_000], 1_024, 15);
+const DELTA: f64 = 1e-5;
+const EPSILONS: [f64; 2] = [1.0, 4.0];
+const SHARES: [f64; 6] = [1e-4, 1e-3, 0.01, 0.1, 0.3, 0.6];
+/// Learning rate divided by the threshold.
+const RATE: f64 = 0.5;
+/// Largest share that is little.
+const LITTLE: f64 = 0.01;
+
+pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(NAME, options)?;
+    let (sizes, batch, epochs) = if measured.quick() { QUICK } else { PAPER };
+    let seeds = measured.seeds.clone();
+    measured.expect(SHARES.len() * EPSILONS.len() * seeds.len());
+    let (mut series, mut verdicts) = (Vec::new(), Vec::new());
+    for epsilon in EPSILONS {
+        let mut points = Vec::new();
+        for share in SHARES {
+            let mut accuracies = Vec::new();
+            for &seed in &seeds {
+                let name = format!("epsilon {epsilon}, share {share}, seed {seed}");
+                let data = images(&measured, seed, sizes);
+                let run = || train(share, (epsilon, batch, epochs), &data?, seed);
+                accuracies.push(measured.measure(&name, run)?);
+            }
+            points.extend(FigurePoint::of(share, &accuracies));
+        }
+        verdicts.extend(compared(epsilon, &points));
+        series.push(FigureSeries { name: format!("ε = {epsilon}"), points });
+    }
+    measured.finish(Findings {
+        figure: "Adaptive clipping, the share of the budget for the counts".into(),
+        setting: format!(
+            "A CNN, {} images, {epochs} epochs, batch {batch}, SGD with momentum 0.9 and a \
+             learning rate of {RATE} over the threshold, which follows the median from 0.1, δ = \
+             {DELTA:e}, {} seeds. The counts have this share of the cost z⁻² of a step.",
+            sizes[0],
+            seeds.len()
+        ),
+        labels: ["Counts and gradients share a budget", "share of the counts", "test accuracy"]
+            .map(String::from),
+        series,
+        verdicts,
+    })
+}
+
+/// Compares a small and the largest share with the best one.
+fn compared(epsilon: f64, points: &[FigurePoint]) -> [Verdict; 2] {
+    let largest = |points: &mut dyn Iterator<Item = &FigurePoint>| {
+        points.map(|point| point.y).fold(0.0, f64::max)
+    };
+    let best = largest(&mut points.iter());
+    let little = largest(&mut points.iter().filter(|point| point.x <= LITTLE));
+    let most = points.last().map_or(f64::NAN, |point| point.y);
+    [
+        Verdict::new(
+            format!(
+                "At ε = {epsilon}, counts need little of the budget: a share of at most {LITTLE} \
+                 is within a point of the best."
+            ),
+            little > best - 0.01,
+            [("at most a hundredth", little), ("best", best)],
+        ),
+        Verdict::new(
+            format!("At ε = {epsilon}, more than half of the budget for counts costs accuracy."),
+            most < best - 0.01,
+            [("largest share", most), ("best", best)],
+        ),
+    ]
+}
+
+fn train(
+    share: f64,
+    (epsilon, batch, epochs): (f64, usize, u64),
+    data: &Splits<ImageBatcher>,
+    seed: u64,
+) -> Result<f64, TrainError> {
+    let items = data.train.items().len();
+    let steps = epochs * (items / batch) as u64;
+    let clipping = QuantileClipping::new(0.5)?.with_count_noise(CountNoise::Share(share));
+    let plan = PrivacyPlanConfig::new(items, batch as f64)
+        .with_steps(steps)
+        .with_budget(Budget::new(epsilon, DELTA).map_err(DpError::from)?)
+        .with_clipping(clipping);
+    let lr = |step: u64, threshold: f64| RATE / threshold * (steps - step) as f64 / steps as f64;
+    Ok(Trial::new(plan, momentum_sgd(), &lr).run(data, seed)?.accuracy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_and_the_largest_share_are_compared_with_the_best_one() {
+        let points = |accuracies: [f64; 3]| {
+            let shares = [0.001, 0.1, 0.6].into_iter().zip(accuracies);
+            shares.map(|(x, y)| FigurePoint::exact(x, y)).collect::<Vec<_>>()
+        };
+        let holds = |found| compared(1.0, &points(found)).map(|verdict| verdict.holds);
+        assert_eq!(holds([0.795, 0.80, 0.70]), [true, true]);
+        assert_eq!(holds([0.70, 0.80, 0.795]), [false, false]);
+    }
+}
