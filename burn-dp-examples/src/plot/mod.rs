@@ -236,12 +236,12 @@ mod tests {
     fn a_bar_is_drawn_where_values_differ() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bars.svg");
-        let series = Series::new("seeds", [(1.0, 2.0), (2.0, 3.0)]);
+        let series = Series::new("seeds", [(1.0, 1.0), (2.0, 9.0)]);
         let number = |series: Series| {
             lines(&path, ["title", "x", "y"], &[series]).unwrap();
             std::fs::read_to_string(&path).unwrap().matches("<polyline").count()
         };
-        let [without, equal, one] = [vec![], vec![[2.0, 2.0], [3.0, 3.0]], vec![[1.0, 9.0]]]
+        let [without, equal, one] = [vec![], vec![[1.0, 1.0], [9.0, 9.0]], vec![[1.0, 9.0]]]
             .map(|ranges| number(series.clone().with_ranges(ranges)));
         // The bar and its two ends.
         assert_eq!((equal, one), (without, without + 3));

@@ -248,6 +248,13 @@ impl Checkpoints {
         self.folder.join(SETTINGS_FILE)
     }
 
+    /// Returns whether a folder has the settings of an interrupted run.
+    pub(super) fn has_settings(output: &Path) -> bool {
+        let settings = std::fs::read(output.join(FOLDER).join(SETTINGS_FILE));
+        let saved = settings.ok().and_then(|bytes| strict_json::read::<Saved>(&bytes).ok());
+        saved.is_some_and(|saved| saved.program == PROGRAM)
+    }
+
     /// Returns the settings of the run that wrote the file, if there is one.
     ///
     /// # Errors

@@ -48,10 +48,11 @@ pub use options::{
 };
 pub use output::{
     AVERAGED_MODEL_FILE, FIGURES_FILE, LEDGER_FILE, MODEL_FILE, Measurement, Output,
-    STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT,
+    STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, has_run, refuse_trained,
 };
 pub use privacy::PrivacySettings;
 pub use program::run;
 pub use sampling::{SamplingName, SamplingOptions, SamplingSettings};
 pub use statement::Described;
 pub use train_options::{Mode, TrainOptions};
+pub use tune::refuse_unfinished_search;

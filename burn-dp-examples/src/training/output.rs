@@ -7,9 +7,10 @@ use burn_dp::DpError;
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp_accountant::PrivacyLedger;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::options::RunOptions;
-use super::{TrainError, checks, files, statement};
+use super::{Checkpoints, TrainError, checks, files, statement};
 use crate::plot::{self, Panel, Series};
 
 /// Name of the file with the trained parameters, a Burn record.
@@ -28,6 +29,31 @@ pub const TRAINING_PLOT: &str = "training.svg";
 pub const FIGURES_FILE: &str = "run.json";
 /// Name of the file with the results of a private search.
 pub(super) const SEARCH_FILE: &str = "tune.json";
+
+/// Name of the plot of the test accuracy of batch clipping.
+pub(super) const ACCURACY_PLOT: &str = "accuracy.svg";
+/// Name of the plot of the loss of user-level training.
+pub(super) const LOSS_PLOT: &str = "loss.svg";
+/// Name of the plot of the clipping threshold.
+pub(super) const THRESHOLD_PLOT: &str = "threshold.svg";
+/// Name of the plot of the norms of public users.
+pub(super) const NORMS_PLOT: &str = "update-norms.svg";
+/// Name of the plot of the mean norms of private users.
+pub(super) const PRIVATE_MEANS_PLOT: &str = "private-means.svg";
+/// Name of the plot of their medians.
+pub(super) const PRIVATE_MEDIANS_PLOT: &str = "private-medians.svg";
+
+/// Names of the plots that some kinds of training write.
+pub(super) const PLOTS: [&str; 6] = [
+    ACCURACY_PLOT,
+    LOSS_PLOT,
+    THRESHOLD_PLOT,
+    NORMS_PLOT,
+    PRIVATE_MEANS_PLOT,
+    PRIVATE_MEDIANS_PLOT,
+];
+/// Names of the folders of models that `finetune` writes.
+const MODEL_FOLDERS: [&str; 2] = ["model", "adapter"];
 
 /// Names of the files that a run writes to its folder, whatever the name of its figures.
 const RESULTS: [&str; 6] =
@@ -100,9 +126,9 @@ impl Output {
         let record = |name, model| files::record_model(&self.file(name), model);
         let average = average.map(|average| record(AVERAGED_MODEL_FILE, average)).transpose()?;
         let model = record(MODEL_FILE, model)?;
-        let stale =
-            [STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, AVERAGED_MODEL_FILE, SEARCH_FILE];
-        stale.iter().try_for_each(|name| files::remove(&self.file(name)))?;
+        let stale = [STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, AVERAGED_MODEL_FILE];
+        let stale = stale.iter().chain(&PLOTS).chain(&[SEARCH_FILE, FIGURES_FILE]);
+        stale.copied().try_for_each(|name| files::remove(&self.file(name)))?;
         average.into_iter().chain([model]).try_for_each(files::Complete::publish)
     }
 
@@ -212,8 +238,8 @@ fn check_json(folder: &Path, json: &Path) -> Result<(), TrainError> {
     let is_key =
         key.file_name() == json.file_name() && key.parent().map(whole) == Some(parent.clone());
     let is_result = is_result || is_key;
-    let folders = ["model", "adapter", "checkpoints"].map(|name| whole(&folder.join(name)));
-    if is_result || folders.iter().any(|folder| parent.starts_with(folder)) {
+    let mut folders = MODEL_FOLDERS.iter().chain(&["checkpoints"]);
+    if is_result || folders.any(|name| parent.starts_with(whole(&folder.join(name)))) {
         let reason = format!("{} is another result of the run; give another file", json.display());
         return Err(TrainError::option("--json", reason));
     }
@@ -273,6 +299,55 @@ pub(super) fn keep_ledger(folder: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
+/// Returns whether a folder has a run of these programs: a ledger, figures, or checkpoints. Files
+/// of others can have these names too, so their content decides.
+pub fn has_run(folder: &Path) -> bool {
+    let figures = std::fs::read(folder.join(FIGURES_FILE)).ok();
+    let figures = figures.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    let are_ours = |figures: Value| figures["delta"].is_number() || figures["private"].is_boolean();
+    is_ledger(&folder.join(LEDGER_FILE))
+        || kept_ledgers(folder).next().is_some_and(|path| is_ledger(&path))
+        || figures.is_some_and(are_ours)
+        || Checkpoints::has_settings(folder)
+}
+
+/// Returns an error if a folder has the model of `finetune`, which the statement of another program
+/// would not be about.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] with the folder of the model.
+pub(super) fn refuse_fine_tuned(folder: &Path) -> Result<(), TrainError> {
+    let models = MODEL_FOLDERS.map(|name| folder.join(name));
+    match models.iter().find(|model| model.is_dir() && has_run(folder)) {
+        None => Ok(()),
+        Some(model) => Err(of_another_program(model)),
+    }
+}
+
+/// Returns an error if a folder has the model of `train` or `tune`, which the statement of
+/// `finetune` would not be about.
+///
+/// # Errors
+///
+/// Returns [`TrainError::Option`] with the file of the model.
+pub fn refuse_trained(folder: &Path) -> Result<(), TrainError> {
+    let models = [MODEL_FILE, AVERAGED_MODEL_FILE].map(|name| folder.join(name));
+    match models.iter().find(|model| model.exists()) {
+        None => Ok(()),
+        Some(model) => Err(of_another_program(model)),
+    }
+}
+
+fn of_another_program(model: &Path) -> TrainError {
+    let reason = format!(
+        "has the model of another program ({}), and a new statement would not be about it; give \
+         another folder",
+        model.display()
+    );
+    TrainError::option("--output", reason)
+}
+
 /// Returns the paths that kept ledgers have, in order.
 fn kept_ledgers(folder: &Path) -> impl Iterator<Item = PathBuf> {
     (1u32..).map(|number| folder.join(format!("ledger-{number}.json")))
@@ -329,6 +404,54 @@ mod tests {
         assert!(message(output.figures(&7)).contains("run.json"));
         assert!(output.file(TRAINING_PLOT).is_dir() && output.file("run.json").is_dir());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_content_of_a_file_makes_a_run_and_not_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(path("checkpoints")).unwrap();
+        for name in [LEDGER_FILE, FIGURES_FILE, "ledger-1.json", "checkpoints/settings.json"] {
+            std::fs::write(path(name), "{}").unwrap();
+        }
+        assert!(!has_run(folder.path()));
+        std::fs::write(path(FIGURES_FILE), r#"{"private": false}"#).unwrap();
+        assert!(has_run(folder.path()));
+        std::fs::remove_file(path(FIGURES_FILE)).unwrap();
+        let ledger = PrivacyLedger::new(LedgerHeader::new(
+            UnitOfPrivacy::Example,
+            NeighboringRelation::AddOrRemoveOne,
+        ));
+        std::fs::write(path("ledger-1.json"), ledger.to_json().unwrap()).unwrap();
+        assert!(has_run(folder.path()));
+    }
+
+    #[test]
+    fn no_statement_is_written_next_to_the_model_of_another_program() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("model")).unwrap();
+        // A folder of the user, which no run wrote.
+        refuse_fine_tuned(folder.path()).unwrap();
+        std::fs::write(folder.path().join(FIGURES_FILE), r#"{"private": true}"#).unwrap();
+        assert!(message(refuse_fine_tuned(folder.path())).contains("another program"));
+        refuse_trained(folder.path()).unwrap();
+        std::fs::write(folder.path().join(MODEL_FILE), "").unwrap();
+        assert!(message(refuse_trained(folder.path())).contains(MODEL_FILE));
+    }
+
+    #[test]
+    fn plots_and_figures_of_an_earlier_run_are_not_next_to_a_new_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = output(folder.path());
+        let others = [TRAINING_PLOT, SEARCH_FILE, FIGURES_FILE].into_iter().chain(PLOTS);
+        for name in others.clone() {
+            std::fs::write(output.file(name), "").unwrap();
+        }
+        output.models(MlpConfig::new().init(&Device::flex()), None).unwrap();
+        assert!(output.file(MODEL_FILE).exists());
+        for name in others {
+            assert!(!output.file(name).exists(), "{name}");
+        }
     }
 
     #[test]

@@ -237,6 +237,8 @@ impl Trainer {
         statement.facts.insert("dataset".into(), self.source.into());
         statement.facts.insert("test_set".into(), self.test.source.into());
         let sentences = [
+            "The number of images that are trained on: it is published, and determines the \
+             sampling probability and the number of steps.",
             "The images and labels of the test set, which is taken as public.",
             "Settings that were chosen by looking at results of earlier runs on the same data.",
             "The time of a step and the moment of a stop, which depend on the number of drawn \

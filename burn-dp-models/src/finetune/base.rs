@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use burn_dp_examples::training::{FIGURES_FILE, LEDGER_FILE, TrainError};
+use burn_dp_examples::training::{LEDGER_FILE, TrainError, has_run, refuse_trained};
 
 use super::export::{self, ADAPTER, MODEL, PREPROCESSOR};
 use super::options::FinetuneOptions;
-
-/// Entries of an output folder that has a run.
-const OF_A_RUN: [&str; 3] = [LEDGER_FILE, FIGURES_FILE, "checkpoints"];
 
 /// Checks that the results of a run do not replace its pre-trained model, or another model that no
 /// run wrote.
@@ -28,7 +25,8 @@ pub(super) fn check_place(model: &Path, output: &Path) -> Result<(), TrainError>
         );
         return Err(TrainError::option("--model", reason));
     }
-    let has_run = OF_A_RUN.iter().any(|name| output.join(name).exists());
+    refuse_trained(output)?;
+    let has_run = has_run(output);
     match export::written(output).find(|path| !has_run && path.exists()) {
         Some(found) => {
             let reason = format!(
@@ -46,8 +44,11 @@ pub(super) fn check_place(model: &Path, output: &Path) -> Result<(), TrainError>
 pub(super) fn has_uncounted_ledger(options: &FinetuneOptions) -> bool {
     let whole = |path: &Path| path.canonicalize().ok();
     let folder = whole(&options.model);
-    let beside = |name| whole(&folder.as_ref()?.parent()?.join(name));
-    let ledger = [LEDGER_FILE, "ledger-1.json"].into_iter().find_map(beside);
+    let beside = |name: &str| whole(&folder.as_ref()?.parent()?.join(name));
+    // The last run whose ledger was kept made the model.
+    let kept =
+        (1u32..).map(|number| format!("ledger-{number}.json")).map_while(|name| beside(&name));
+    let ledger = beside(LEDGER_FILE).or_else(|| kept.last());
     let mut given = options.privacy.earlier_ledger.iter().map(|path| whole(path));
     ledger.is_some() && !given.any(|path| path == ledger)
 }
@@ -93,9 +94,10 @@ mod tests {
             has_uncounted_ledger(&FinetuneOptions::from_arg_matches(&matches).unwrap())
         };
         assert!(!is_uncounted(None));
-        for name in ["ledger-1.json", LEDGER_FILE] {
+        for name in ["ledger-1.json", "ledger-2.json", LEDGER_FILE] {
             std::fs::write(path(name), "").unwrap();
             assert!(is_uncounted(None) && !is_uncounted(Some(name)), "{name}");
         }
+        assert!(is_uncounted(Some("ledger-2.json")));
     }
 }

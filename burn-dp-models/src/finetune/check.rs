@@ -76,6 +76,9 @@ pub(super) fn run(options: &CheckOptions) -> Result<(), TrainError> {
     if let Some(path) = &options.json {
         files::write_json(path, &results)?;
     }
+    if results.models.is_empty() || results.loaded_by_python.is_empty() {
+        return Err(ModelError::new(SCRIPT, "wrote or loaded no model to compare").into());
+    }
     let models = results.models.iter().filter(|(_, found)| !found.agrees());
     let loaded = results.loaded_by_python.iter().filter(|(_, worst)| **worst > TOLERANCE);
     match models.map(|(name, _)| name).chain(loaded.map(|(name, _)| name)).next() {

@@ -170,7 +170,7 @@ impl FinetuneFigures {
             Some(epsilon) => {
                 format!(", epsilon <= {} at delta = {:e}", upwards(epsilon), self.delta)
             }
-            None => ", NOT PRIVATE: the seed of the noise is known".into(),
+            None => ", NOT PRIVATE: no finite epsilon is guaranteed".into(),
         };
         text += &format!(", {} units/s", significant(self.units_per_second, 3));
         if let Some(bytes) = self.peak_memory_bytes {

@@ -12,7 +12,7 @@ use burn_dp_accountant::UnitOfPrivacy;
 use burn_dp_examples::training::progress::{Progress, announce, counted};
 use burn_dp_examples::training::{
     Checkpoints, EarlierLedgers, Output, Precision, PrivacySettings, TrainError, checks, device,
-    optimizer, typed, within_budget,
+    optimizer, refuse_unfinished_search, typed, within_budget,
 };
 use serde_json::{Value, json};
 
@@ -75,6 +75,7 @@ impl<'a> FinetuneRun<'a> {
         let lr = training.lr.unwrap_or(if way == Way::Full { 5e-4 } else { 5e-3 });
         checks::positive([("--lr", lr), ("--max-grad-norm", training.max_grad_norm)])?;
         base::check_place(&options.model, &options.run.output)?;
+        refuse_unfinished_search(&options.run.output)?;
         let privacy = PrivacySettings::new(&options.privacy, Some(EPSILON), DELTA)?;
         let name = if source.user_rows.is_some() { "users" } else { "rows" };
         privacy.check_delta(source.units, name)?;

@@ -335,8 +335,14 @@ fn a_run_is_not_resumed_with_other_data() {
     std::fs::create_dir_all(&blocked).unwrap();
     let error = run(folder.path(), line).unwrap_err();
     assert!(error.contains("config.json is not of a run, and would be replaced"), "{error}");
+    // The name alone makes no run.
     std::fs::write(folder.path().join("out/run.json"), "{}").unwrap();
-    assert!(run(folder.path(), line).unwrap_err().contains("config.json"));
+    std::fs::create_dir(folder.path().join("out/checkpoints")).unwrap();
+    let error = run(folder.path(), line).unwrap_err();
+    assert!(error.contains("config.json is not of a run"), "{error}");
+    std::fs::write(folder.path().join("out/run.json"), r#"{"private": true}"#).unwrap();
+    let error = run(folder.path(), line).unwrap_err();
+    assert!(error.contains("config.json") && !error.contains("not of a run"), "{error}");
     std::fs::remove_dir_all(folder.path().join("out/model")).unwrap();
     let error = run(folder.path(), line).unwrap_err();
     assert!(error.contains("--resume must be given"), "{error}");

@@ -34,7 +34,8 @@ const TOLERANCE: f32 = 3.5e-4;
 ///
 /// The features of an item must depend on that item alone, and no check of a private step can see
 /// how they were computed. Therefore the features of up to 16 items, evenly distributed over the
-/// data set, are computed once more alone, and must be equal up to rounding. This finds padding to
+/// data set and in different rows of their batches, are computed once more alone, and must be equal
+/// up to rounding. This finds padding to
 /// the longest item that is not masked, statistics of a batch and dropout; it cannot prove that no
 /// other items mix.
 ///
@@ -116,7 +117,12 @@ where
         let read = read(features(items), labels.len()).await?;
         rows.extend(read.into_iter().zip(labels));
     }
-    for unit in (0..units).step_by(units.div_ceil(ALONE).max(1)) {
+    for (check, first) in (0..units).step_by(units.div_ceil(ALONE).max(1)).enumerate() {
+        // Another row of the batch each time, beginning with the last one: a mixture along the
+        // batch can leave the first row as it is.
+        let start = first / batch_size * batch_size;
+        let last = batch_size.min(units - start) - 1;
+        let unit = start + last - check * last / ALONE;
         let alone = read(features(load(vec![unit])?), 1).await?.swap_remove(0);
         if differs(&rows[unit].0, &alone) {
             return Err(DpError::NotPerExample {
@@ -171,6 +177,21 @@ mod tests {
     #[test]
     fn differences_are_relative_to_the_largest_feature() {
         assert!(differs(&[1e-3], &[1.001e-3]) && !differs(&[1e3], &[1000.2]));
+    }
+
+    #[test]
+    fn mixtures_that_leave_the_first_row_as_it_is_are_refused() {
+        let items = |count: usize| InMemDataset::new((0..count).map(|i| i as f32 + 1.0).collect());
+        let features = |items: Vec<f32>| {
+            let column = Tensor::<1>::from_floats(items.as_slice(), &Device::flex());
+            column.reshape([items.len(), 1]).cumsum(0)
+        };
+        for (count, size) in [(64, 4), (64, 64), (65_536, 64), (100, 33), (2, 2), (17, 16)] {
+            let found = cached_features(&items(count), size, features, |_| ());
+            let error = found.err().unwrap();
+            assert!(error.to_string().contains("computed alone"), "{count} {size}: {error}");
+        }
+        assert_eq!(cached_features(&items(64), 1, features, |_| ()).unwrap().len(), 64);
     }
 
     /// Texts of one to five numbers.

@@ -1,6 +1,6 @@
 //! Atomic checkpoints of `SupervisedTraining`: model, optimizer, scheduler, and privacy state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,8 @@ struct Parts {
     complete: BTreeMap<usize, u64>,
     /// Epochs whose checkpoints are removed when the next one is complete.
     outdated: Vec<usize>,
+    /// Epochs whose checkpoints were removed.
+    removed: BTreeSet<usize>,
 }
 
 impl Bundle {
@@ -95,7 +97,11 @@ impl Bundle {
         }
     }
 
+    /// Burn deletes model, optimizer and scheduler of an epoch one after another.
     fn remove(&self, parts: &mut Parts, epoch: usize) {
+        if !parts.removed.insert(epoch) {
+            return;
+        }
         // An epoch of an earlier process ended at its last step.
         let steps = parts.complete.remove(&epoch).unwrap_or_else(|| {
             let last = self.session.with_engine(|engine| engine.plan.steps());

@@ -61,7 +61,8 @@ impl PrivateTrainingConfig {
     /// Computes the losses and their gradients in another precision than the parameters have; see
     /// [`DpOptimizer::with_precision`]. The model that [`losses`](super::PrivateTrainStep::losses)
     /// runs on has it ([`precision_of`](crate::model::precision_of)): cast its inputs, and its
-    /// outputs before the loss.
+    /// outputs before the loss. Updates of units and of users are computed in the precision of the
+    /// parameters, although the statement names this one.
     ///
     /// [`DpOptimizer::with_precision`]: crate::optim::DpOptimizer::with_precision
     pub fn with_precision(mut self, precision: FloatDType) -> Self {

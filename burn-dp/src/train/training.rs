@@ -294,9 +294,12 @@ impl PrivateTraining {
         Ok(TrainingEnd::Stopped { steps, planned, reason })
     }
 
-    /// Passes norms of gradients on public data to the clipping policy, between two steps: from the
-    /// thread of the loop, for example in a checkpointing or early stopping strategy, or between
-    /// two training runs. [`PrivateModel::with_public_norms`] measures them after every epoch.
+    /// Passes norms of gradients on public data to the clipping policy, between two steps, from the
+    /// thread of the loop. [`PrivateModel::with_public_norms`] measures them after every epoch.
+    ///
+    /// A checkpoint has the thresholds of its moment. If they change after it, as in an early
+    /// stopping strategy or between two training runs, a run that is resumed from it has to learn
+    /// the same norms before its first step; otherwise the repeated steps differ and are refused.
     ///
     /// # Errors
     ///

@@ -531,7 +531,8 @@ fn another_division_or_selection_than_the_plan_has_is_refused() {
 #[test]
 fn a_division_or_selection_that_is_not_known_is_in_the_statement() {
     let sets = |seed| MiniSets::shuffled(UNITS, 4, seed).unwrap();
-    let of_sets = |seed| sets(seed).dataset::<_, usize, _>(records()).unwrap();
+    let compared = || Distinct::new(records()).unwrap();
+    let of_sets = |seed| sets(seed).dataset::<_, usize, _>(compared()).unwrap();
     let owners = || (0..UNITS).map(|example| vec![example / 2]);
     let owned = |seed| OwnedExamples::shuffled(owners(), 1, seed).unwrap();
     let finish = |config: PrivacyPlanConfig| {

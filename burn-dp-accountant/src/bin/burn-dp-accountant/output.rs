@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use burn_dp_accountant::AccountantError;
+use burn_dp_accountant::{AccountantError, PrivacyLedger};
 use serde_json::{Value, json};
 
 /// The text of a command, or the error that it prints.
@@ -40,6 +40,21 @@ pub(crate) fn check_distinct(
             Err(invalid(name, reason))
         }
         _ => Ok(()),
+    }
+}
+
+/// Returns an error that names the option if the file to be written is the ledger of a run, which
+/// may be its only record.
+pub(crate) fn check_no_ledger(
+    name: &'static str,
+    written: Option<&Path>,
+) -> Result<(), AccountantError> {
+    match written.filter(|path| PrivacyLedger::load(path).is_ok()) {
+        None => Ok(()),
+        Some(path) => {
+            let reason = format!("{} is the ledger of a run; give another file", path.display());
+            Err(invalid(name, reason))
+        }
     }
 }
 

@@ -207,6 +207,21 @@ fn a_plot_does_not_replace_its_input() {
     assert!(error.contains("no effect without --rule split, got 3"), "{error}");
     let error = refusal(&format!("audit --scores {file} --delta 0 --plot {file}"));
     assert!(error.contains("is the input"), "{error}");
+    // Nor the ledger of a run, whatever reads it.
+    let header = LedgerHeader::new(UnitOfPrivacy::Example, NeighboringRelation::AddOrRemoveOne);
+    let text = PrivacyLedger::new(header).to_json().unwrap();
+    let ledger = folder.path().join("ledger.json");
+    std::fs::write(&ledger, &text).unwrap();
+    let file = ledger.display();
+    for line in [
+        format!("tradeoff --ledger {file} --plot {file}"),
+        format!("strategy --kind tree --steps 8 --output {file}"),
+        format!("strategy --kind tree --steps 8 --svg {file}"),
+    ] {
+        let error = refusal(&line);
+        assert!(error.contains("is the ledger of a run"), "{line}: {error}");
+    }
+    assert_eq!(std::fs::read_to_string(&ledger).unwrap(), text);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), scores);
 }
 

@@ -7,7 +7,7 @@ use super::{BatchData, BatchFigures, BatchModel, BatchSettings, data};
 use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::compared::Compared;
-use crate::training::output::{Measurement, Output};
+use crate::training::output::{ACCURACY_PLOT, Measurement, Output};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, counted, percent, upwards,
 };
@@ -107,7 +107,7 @@ impl BatchRun<'_> {
         let points = figures.epochs.iter().map(|epoch| (epoch.epoch as f64, epoch.test_accuracy));
         let series = Series::new(&figures.clipping, points);
         let titles = ["Batch clipping", "epoch", "test accuracy"];
-        plot::lines(&output.file("accuracy.svg"), titles, &[series])?;
+        plot::lines(&output.file(ACCURACY_PLOT), titles, &[series])?;
         let measured = figures.epochs.iter().map(|epoch| Measurement {
             step: epoch.epoch * steps_per_epoch,
             accuracy: epoch.test_accuracy,

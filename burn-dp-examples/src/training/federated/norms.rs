@@ -14,15 +14,7 @@ use crate::data::shakespeare::Window;
 use crate::models::{NextToken, WindowBatch};
 use crate::plot;
 use crate::training::TrainError;
-
-/// Name of the plot of the public users.
-const NORMS_PLOT: &str = "update-norms.svg";
-
-/// Name of the plot of the mean norms of the private users.
-const PRIVATE_MEANS_PLOT: &str = "private-means.svg";
-
-/// Name of the plot of their medians.
-const PRIVATE_MEDIANS_PLOT: &str = "private-medians.svg";
+use crate::training::output::{NORMS_PLOT, PRIVATE_MEANS_PLOT, PRIVATE_MEDIANS_PLOT};
 
 /// Number of public users whose updates are computed.
 const USERS: usize = 50;

@@ -9,18 +9,12 @@ use crate::data::shakespeare::Tokens;
 use crate::plot::{self, Series};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::compared::Compared;
-use crate::training::output::{Measurement, Output};
+use crate::training::output::{LOSS_PLOT, Measurement, Output, THRESHOLD_PLOT};
 use crate::training::progress::{
     EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, announce, counted, percent, upwards,
 };
 use crate::training::statement::{Described, first_of_files, published_number};
 use crate::training::{TrainError, TrainOptions, device};
-
-/// Name of the plot of the loss.
-const LOSS_PLOT: &str = "loss.svg";
-
-/// Name of the plot of the clipping threshold.
-const THRESHOLD_PLOT: &str = "threshold.svg";
 
 /// Trains with the given options, and writes the model, the privacy statement, the figures and the
 /// plots.

@@ -153,7 +153,7 @@ impl RunFigures {
             (Some(epsilon), Some(delta)) => {
                 format!("epsilon <= {} at delta = {delta:e}", upwards(epsilon))
             }
-            (None, Some(_)) => "NOT PRIVATE: the seed of the noise is known".into(),
+            (None, Some(_)) => "NOT PRIVATE: no finite epsilon is guaranteed".into(),
             (_, None) => "not private".into(),
         };
         let mut text = format!("{accuracy}, {privacy}, {}, {seconds}", counted(self.steps, "step"));

@@ -20,14 +20,15 @@ use serde::Serialize;
 use super::individual::{self, IndividualSettings};
 use super::loading::{DataOptions, Loaded};
 use super::options::typed;
-use super::output::{FIGURES_FILE, SEARCH_FILE, write_ledger};
+use super::output::{FIGURES_FILE, PLOTS, SEARCH_FILE, refuse_fine_tuned, write_ledger};
+use super::statement::published_number;
 use super::{
-    AVERAGED_MODEL_FILE, EarlierLedgers, LEDGER_FILE, MODEL_FILE, STATEMENT_JSON, STATEMENT_TEXT,
-    TRAINING_PLOT, TrainError, files,
+    AVERAGED_MODEL_FILE, Checkpoints, EarlierLedgers, LEDGER_FILE, MODEL_FILE, STATEMENT_JSON,
+    STATEMENT_TEXT, TRAINING_PLOT, TrainError, files,
 };
 pub use options::{RunsName, TuneOptions};
 use secret::Search;
-pub(in crate::training) use secret::refuse_in;
+pub use secret::refuse_in as refuse_unfinished_search;
 
 /// The results that a search releases in addition to the model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -61,6 +62,8 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
     // Most candidates share the data.
     let mut loaded = Loaded::kept();
     let plan = Plan::new(&options, &candidates[0], &mut loaded)?;
+    Checkpoints::refuse_in(&options.output)?;
+    refuse_fine_tuned(&options.output)?;
     files::make_folder(&options.output)?;
     let mut search = plan.open(&options, &candidates)?;
     while let Some((index, candidate)) = search.next() {
@@ -97,7 +100,7 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
     }
     // The plot and the figures of a run show the ε of that run alone, which is smaller than the ε
     // of the search.
-    for name in [TRAINING_PLOT, FIGURES_FILE] {
+    for name in [TRAINING_PLOT, FIGURES_FILE].into_iter().chain(PLOTS) {
         files::remove(&options.output.join(name))?;
     }
     files::write_json(&options.output.join(STATEMENT_JSON), &statement)?;
@@ -194,7 +197,9 @@ impl Plan {
     ) -> Result<(PrivacyLedger, PrivacyStatement, f64), TrainError> {
         let header = match released {
             None => LedgerHeader::new(self.of_run.unit().clone(), self.of_run.relation())
-                .with_sampler(self.of_run.sampler()?.mechanism().to_string()),
+                .with_sampler(self.of_run.sampler()?.mechanism().to_string())
+                .with_fact("dataset_size", self.of_run.dataset_size())
+                .with_not_covered(published_number("examples")),
             Some(folder) => {
                 let path = folder.join(LEDGER_FILE);
                 let ledger = PrivacyLedger::load(&path).map_err(DpError::from)?;

@@ -261,7 +261,7 @@ fn folder_of(output: &Path) -> Result<PathBuf, TrainError> {
 ///
 /// Returns [`TrainError::Option`] if there is one, and [`TrainError::Privacy`] for a path without a
 /// name.
-pub(in crate::training) fn refuse_in(output: &Path) -> Result<(), TrainError> {
+pub fn refuse_in(output: &Path) -> Result<(), TrainError> {
     if !folder_of(output)?.join(FILE).exists() {
         return Ok(());
     }

@@ -202,8 +202,8 @@ pub(crate) async fn end_units<M: Module>(
     let buffers = run.with(|engine| engine.buffers.clone());
     buffers.verify(model, Extent::Step).await?;
     let stores_statistics = has_training_batch_norm(model);
+    run.with(PrivacyEngine::note_options_of_passes);
     run.with(|engine| {
-        engine.note_options_of_passes();
         if stores_statistics {
             engine.note(
                 "running_statistics",

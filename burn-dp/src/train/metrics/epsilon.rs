@@ -12,7 +12,8 @@ use crate::train::session::Session;
 /// The accountant takes milliseconds, so ε is computed for a block of steps at a time, with twenty
 /// blocks per epoch unless [`with_interval`](Self::with_interval) changes it. The value within a
 /// block is ε at its end, or after the last of its steps that the budget allows: never less than
-/// the privacy spent so far, and never more than these steps spend. At the end of an epoch, and
+/// the privacy spent so far, and never more than these steps spend (with a noise schedule: than if
+/// its noise did not change in the block). At the end of an epoch, and
 /// whenever the training ends, it is the ε of the ledger; a process that is killed within a block
 /// leaves the ε of the block behind.
 ///

@@ -9,7 +9,7 @@ use burn::nn::{Dropout, DropoutConfig, Linear};
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
-use burn_dp::clipping::{Clipping, Thresholds};
+use burn_dp::clipping::{Clipping, CountKind, Thresholds};
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::FederatedTraining;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
@@ -177,7 +177,14 @@ pub(crate) fn release(
     });
     let parameters = moved.collect();
     let fractions = fractions.lock().unwrap();
-    let count_sums = fractions.iter().map(|fraction| (fraction - 0.5) * batch).collect();
+    let thresholds = policy.thresholds(0).unwrap();
+    // An absent unit has no slack, so that slack has no center.
+    let centers = thresholds.counts().iter().map(|count| match count.kind {
+        CountKind::Slack => 0.0,
+        _ => 0.5,
+    });
+    let centered = fractions.iter().zip(centers);
+    let count_sums = centered.map(|(fraction, center)| (fraction - center) * batch).collect();
     Released { parameters, count_sums, draw }
 }
 

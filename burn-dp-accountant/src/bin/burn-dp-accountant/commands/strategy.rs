@@ -7,7 +7,7 @@ use burn_dp_accountant::{AccountantError, Rounded};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::output::{Output, check_distinct, json_text};
+use crate::output::{Output, check_distinct, check_no_ledger, json_text};
 use crate::plot;
 use crate::strategy_options::StrategyOptions;
 
@@ -39,6 +39,8 @@ pub(super) fn run(arguments: &Arguments) -> Output {
     }
     let loss = options.loss(&strategy, &workload)?;
     check_distinct("--svg", arguments.svg.as_deref(), options.strategy.as_deref())?;
+    check_no_ledger("--output", arguments.output.as_deref())?;
+    check_no_ledger("--svg", arguments.svg.as_deref())?;
     if let Some(path) = &arguments.output {
         strategy.save(path)?;
     }

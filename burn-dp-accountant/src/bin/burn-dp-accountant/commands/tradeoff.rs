@@ -6,7 +6,7 @@ use burn_dp_accountant::{Accountant, PldAccountant, Rounded};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::output::{Output, invalid, json_text};
+use crate::output::{Output, check_no_ledger, invalid, json_text};
 use crate::plot;
 use crate::training::Training;
 
@@ -33,6 +33,7 @@ pub(super) fn run(arguments: &Arguments) -> Output {
     if let Some(alpha) = arguments.alpha.iter().find(|alpha| !(0.0..=1.0).contains(*alpha)) {
         return Err(invalid("--alpha", format!("must be between 0 and 1, got {alpha}")));
     }
+    check_no_ledger("--plot", arguments.plot.as_deref())?;
     let events = arguments.training.read()?;
     if let Some(reason) = events.insecure_reason() {
         let reason = format!("has noise that can be reproduced ({reason}): no error is guaranteed");
