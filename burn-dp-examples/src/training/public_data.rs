@@ -1,5 +1,7 @@
 //! Public examples: drawn by the program, or from a data set other than the training data.
 
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
 use burn_dp::{PublicData, PublicSource};
@@ -147,6 +149,7 @@ pub(super) fn images(
         return Err(TrainError::option("--public-data", reason));
     }
     check_classes(data.items().iter().map(|item| item.label), private)?;
+    check_not_private(data.items(), private.train.items())?;
     Ok(data)
 }
 
@@ -165,6 +168,7 @@ pub(super) fn reviews(
     let (source, public) = source(options)?;
     let (splits, _) = public.reviews(vocabulary_size, length, word_vectors)?;
     check_classes(splits.train.items().iter().map(|item| item.label), private)?;
+    check_not_private(splits.train.items(), private.train.items())?;
     Ok(source.data(splits.train.items().to_vec())?)
 }
 
@@ -188,6 +192,22 @@ fn source(options: &DataOptions) -> Result<(PublicSource, DataOptions), TrainErr
         ..options.clone()
     };
     Ok((PublicSource::published(name), read))
+}
+
+/// Returns an error if half of the public examples or more are trained on: they are private ones
+/// from another file. A few equal examples are in many data sets.
+fn check_not_private<T: Eq + Hash>(public: &[T], private: &[T]) -> Result<(), TrainError> {
+    let private: HashSet<&T> = private.iter().collect();
+    let found = public.iter().filter(|item| private.contains(item)).count();
+    if found == 0 || 2 * found < public.len() {
+        return Ok(());
+    }
+    let reason = format!(
+        "has {found} of its {} examples among the private ones; give examples that are not \
+         trained on",
+        public.len()
+    );
+    Err(TrainError::option("--public-data", reason))
 }
 
 /// Returns an error if a label is not a class of the private data.
@@ -221,6 +241,16 @@ mod tests {
 
     fn checked(line: &str) -> Result<(), TrainError> {
         check(&options(line), "--clipping layerwise", "--clipping per-layer")
+    }
+
+    #[test]
+    fn private_examples_from_another_file_are_not_public() {
+        let private: Vec<u32> = (0..100).collect();
+        let error = check_not_private(&[5, 200, 7, 99], &private).unwrap_err().to_string();
+        assert!(error.contains("has 3 of its 4 examples among the private ones"), "{error}");
+        check_not_private(&[5, 200, 300], &private).unwrap();
+        check_not_private(&[200], &private).unwrap();
+        check_not_private(&[], &private).unwrap();
     }
 
     #[test]
