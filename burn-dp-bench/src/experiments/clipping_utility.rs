@@ -6,7 +6,7 @@
 //! Adaptive Clipping", 2021, section 3.
 
 use burn_dp::DpError;
-use burn_dp::clipping::QuantileClipping;
+use burn_dp::clipping::{Clipping, FlatClipping, QuantileClipping};
 use burn_dp::optim::PrivacyPlanConfig;
 use burn_dp_accountant::Budget;
 use burn_dp_examples::data::{ImageBatcher, Splits};
@@ -19,13 +19,13 @@ use super::trial::{Trial, images, momentum_sgd};
 pub(super) const NAME: &str = "clipping-utility";
 
 /// Images, batch size, and passes over the data.
-const QUICK: ([usize; 2], usize, u64) = ([8_000, 2_000], 400, 3);
-const PAPER: ([usize; 2], usize, u64) = ([60_000, 10_000], 1_024, 15);
-const DELTA: f64 = 1e-5;
-const EPSILONS: [f64; 2] = [1.0, 4.0];
+pub(super) const QUICK: ([usize; 2], usize, u64) = ([8_000, 2_000], 400, 3);
+pub(super) const PAPER: ([usize; 2], usize, u64) = ([60_000, 10_000], 1_024, 15);
+pub(super) const DELTA: f64 = 1e-5;
+pub(super) const EPSILONS: [f64; 2] = [1.0, 4.0];
 const THRESHOLDS: [f64; 5] = [0.01, 0.1, 1.0, 10.0, 100.0];
 /// Learning rate divided by the threshold: thresholds are compared, not learning rates.
-const RATE: f64 = 0.5;
+pub(super) const RATE: f64 = 0.5;
 
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
@@ -41,7 +41,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             for &seed in &seeds {
                 let name = format!("epsilon {epsilon}, {threshold:?}, {epochs} epochs, {seed}");
                 let data = images(&measured, seed, sizes);
-                let run = || train(threshold, (epsilon, batch, epochs), &data?, seed);
+                let run = || train(policy(threshold)?, (epsilon, batch, epochs), &data?, seed);
                 accuracies.push(measured.measure(&name, run)?);
             }
             match threshold {
@@ -83,8 +83,17 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     })
 }
 
-fn train(
-    threshold: Option<f64>,
+/// Clips to a fixed threshold, or to the median.
+fn policy(threshold: Option<f64>) -> Result<Box<dyn Clipping>, TrainError> {
+    Ok(match threshold {
+        Some(threshold) => Box::new(FlatClipping::new(threshold)?),
+        None => Box::new(QuantileClipping::new(0.5)?),
+    })
+}
+
+/// Trains the CNN, with a learning rate that falls to zero, and returns its test accuracy.
+pub(super) fn train(
+    clipping: impl Clipping + 'static,
     (epsilon, batch, epochs): (f64, usize, u64),
     data: &Splits<ImageBatcher>,
     seed: u64,
@@ -93,11 +102,8 @@ fn train(
     let steps = epochs * (items / batch) as u64;
     let plan = PrivacyPlanConfig::new(items, batch as f64)
         .with_steps(steps)
-        .with_budget(Budget::new(epsilon, DELTA).map_err(DpError::from)?);
-    let plan = match threshold {
-        Some(threshold) => plan.with_max_grad_norm(threshold),
-        None => plan.with_clipping(QuantileClipping::new(0.5)?),
-    };
+        .with_budget(Budget::new(epsilon, DELTA).map_err(DpError::from)?)
+        .with_clipping(clipping);
     let lr = |step: u64, threshold: f64| RATE / threshold * (steps - step) as f64 / steps as f64;
     Ok(Trial::new(plan, momentum_sgd(), &lr).run(data, seed)?.accuracy)
 }

@@ -5,27 +5,17 @@
 //! G. Andrew, O. Thakkar, H. B. McMahan, S. Ramaswamy, "Differentially Private Learning with
 //! Adaptive Clipping", 2021, section 2.2 (noise on the counts) and section 3.2.
 
-use burn_dp::DpError;
 use burn_dp::clipping::{CountNoise, QuantileClipping};
-use burn_dp::optim::PrivacyPlanConfig;
-use burn_dp_accountant::Budget;
-use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::training::TrainError;
 
+use super::clipping_utility::{DELTA, EPSILONS, PAPER, QUICK, RATE, train};
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{Trial, images, momentum_sgd};
+use super::trial::images;
 
 pub(super) const NAME: &str = "count-share";
 
-/// Images, batch size, and passes over the data.
-const QUICK: ([usize; 2], usize, u64) = ([8_000, 2_000], 400, 3);
-const PAPER: ([usize; 2], usize, u64) = ([60_000, 10_000], 1_024, 15);
-const DELTA: f64 = 1e-5;
-const EPSILONS: [f64; 2] = [1.0, 4.0];
 const SHARES: [f64; 6] = [1e-4, 1e-3, 0.01, 0.1, 0.3, 0.6];
-/// Learning rate divided by the threshold.
-const RATE: f64 = 0.5;
 /// Largest share that is little.
 const LITTLE: f64 = 0.01;
 
@@ -42,7 +32,9 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             for &seed in &seeds {
                 let name = format!("epsilon {epsilon}, share {share}, seed {seed}");
                 let data = images(&measured, seed, sizes);
-                let run = || train(share, (epsilon, batch, epochs), &data?, seed);
+                let noise = CountNoise::Share(share);
+                let clipping = QuantileClipping::new(0.5)?.with_count_noise(noise);
+                let run = || train(clipping, (epsilon, batch, epochs), &data?, seed);
                 accuracies.push(measured.measure(&name, run)?);
             }
             points.extend(FigurePoint::of(share, &accuracies));
@@ -89,23 +81,6 @@ fn compared(epsilon: f64, points: &[FigurePoint]) -> [Verdict; 2] {
             [("largest share", most), ("best", best)],
         ),
     ]
-}
-
-fn train(
-    share: f64,
-    (epsilon, batch, epochs): (f64, usize, u64),
-    data: &Splits<ImageBatcher>,
-    seed: u64,
-) -> Result<f64, TrainError> {
-    let items = data.train.items().len();
-    let steps = epochs * (items / batch) as u64;
-    let clipping = QuantileClipping::new(0.5)?.with_count_noise(CountNoise::Share(share));
-    let plan = PrivacyPlanConfig::new(items, batch as f64)
-        .with_steps(steps)
-        .with_budget(Budget::new(epsilon, DELTA).map_err(DpError::from)?)
-        .with_clipping(clipping);
-    let lr = |step: u64, threshold: f64| RATE / threshold * (steps - step) as f64 / steps as f64;
-    Ok(Trial::new(plan, momentum_sgd(), &lr).run(data, seed)?.accuracy)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub use options::{
 };
 pub use output::{
     AVERAGED_MODEL_FILE, FIGURES_FILE, LEDGER_FILE, MODEL_FILE, Measurement, Output,
-    STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, has_run, refuse_trained,
+    STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, has_run, kept_ledgers, refuse_trained,
 };
 pub use privacy::PrivacySettings;
 pub use program::run;

@@ -349,7 +349,7 @@ fn of_another_program(model: &Path) -> TrainError {
 }
 
 /// Returns the paths that kept ledgers have, in order.
-fn kept_ledgers(folder: &Path) -> impl Iterator<Item = PathBuf> {
+pub fn kept_ledgers(folder: &Path) -> impl Iterator<Item = PathBuf> {
     (1u32..).map(|number| folder.join(format!("ledger-{number}.json")))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use burn_dp_examples::training::{LEDGER_FILE, TrainError, has_run, refuse_trained};
+use burn_dp_examples::training::{LEDGER_FILE, TrainError, has_run, kept_ledgers, refuse_trained};
 
 use super::export::{self, ADAPTER, MODEL, PREPROCESSOR};
 use super::options::FinetuneOptions;
@@ -44,11 +44,11 @@ pub(super) fn check_place(model: &Path, output: &Path) -> Result<(), TrainError>
 pub(super) fn has_uncounted_ledger(options: &FinetuneOptions) -> bool {
     let whole = |path: &Path| path.canonicalize().ok();
     let folder = whole(&options.model);
-    let beside = |name: &str| whole(&folder.as_ref()?.parent()?.join(name));
-    // The last run whose ledger was kept made the model.
-    let kept =
-        (1u32..).map(|number| format!("ledger-{number}.json")).map_while(|name| beside(&name));
-    let ledger = beside(LEDGER_FILE).or_else(|| kept.last());
+    let ledger = folder.as_deref().and_then(Path::parent).and_then(|folder| {
+        // The last run whose ledger was kept made the model.
+        let kept = kept_ledgers(folder).map_while(|path| whole(&path));
+        whole(&folder.join(LEDGER_FILE)).or_else(|| kept.last())
+    });
     let mut given = options.privacy.earlier_ledger.iter().map(|path| whole(path));
     ledger.is_some() && !given.any(|path| path == ledger)
 }
