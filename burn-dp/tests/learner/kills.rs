@@ -99,7 +99,9 @@ fn child() {
         }
         batches => {
             let left = AtomicUsize::new(batches.parse().unwrap());
-            let loader = private.loader(builder(), Halting { left }).unwrap();
+            // The rows of padding would be loaded too.
+            let builder = builder().without_padding();
+            let loader = private.loader(builder, Halting { left }).unwrap();
             plain(private.supervised(metrics.path(), loader, valid())).launch(learner(&private));
         }
     }

@@ -7,6 +7,8 @@ mod budget;
 mod checkpoints;
 #[path = "../support/device.rs"]
 mod chosen_device;
+#[path = "../support/comparison.rs"]
+mod comparison;
 mod devices;
 mod dropout;
 mod end;

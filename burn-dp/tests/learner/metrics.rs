@@ -193,7 +193,8 @@ fn the_last_epsilon_equals_the_ledger_wherever_training_stops() {
             "budget" => secret_plan().with_budget(budget),
             _ => secret_plan(),
         };
-        // All units of a step fit into one physical batch, and nothing else is loaded.
+        // All units of a step fit into one physical batch, and nothing else is loaded, no padding
+        // either.
         let private = PrivateTrainingConfig::new(UNITS)
             .with_steps_per_epoch(STEPS_PER_EPOCH)
             .with_independence_check(false);
@@ -203,7 +204,8 @@ fn the_last_epsilon_equals_the_ledger_wherever_training_stops() {
             "interrupter" => Event::Interruption(private.interrupter()),
             _ => Event::Error,
         };
-        let loader = private.loader(builder(), Ending { event, calls: AtomicU64::new(0) }).unwrap();
+        let dataset = Ending { event, calls: AtomicU64::new(0) };
+        let loader = private.loader(builder().without_padding(), dataset).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let metric = private.epsilon_metric(1e-5).unwrap().with_interval(STEPS_PER_EPOCH);
         plain(private.supervised(folder.path(), loader, valid()))

@@ -179,7 +179,7 @@ fn two_devices_clip_the_units_of_one() {
     let strategy = ExecutionStrategy::multi(devices, MultiDeviceOptim::OptimMainDevice);
     let found = trained(&private, sets_as_units(), model, Some(strategy));
     let expected = mini_set_loop(mini_set_plan(scheme), batch_clipping).0;
-    assert_eq!(values(&found), values(&expected));
+    assert_same_values(&found, &expected);
 }
 
 const USERS: usize = 40;

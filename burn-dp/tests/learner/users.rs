@@ -15,6 +15,7 @@ use burn_dp::train::PrivateTrainStep;
 use burn_dp::updates::federated::FedSgdConfig;
 use burn_dp_accountant::UnitOfPrivacy;
 
+use crate::comparison::assert_same_units;
 use crate::fixture::*;
 
 const USERS: usize = 40;
@@ -146,9 +147,7 @@ fn a_data_set_of_users_is_trained_with_user_level_privacy() {
 
         let (model, federated) = expected();
         let found = values(&result.model.inner().net).concat();
-        for (found, expected) in found.iter().zip(values(&model).concat()) {
-            assert!((found - expected).abs() < 1e-5, "{found} {expected}, {physical}");
-        }
+        assert_same_units(&device(), &found, &values(&model).concat(), 1e-5, 0.1 / 10.0);
         assert_eq!(private.ledger().entries(), federated.optimizer().ledger().entries());
         assert_eq!(private.ledger().releases(), STEPS);
         assert_eq!(private.statement(&[1e-3]).unwrap().unit, UnitOfPrivacy::User);
@@ -208,9 +207,7 @@ fn users_of_a_flat_data_set_use_other_examples_in_each_step() {
             model = training.round(0.1, model, &flat(), losses).unwrap();
         }
         let found = values(&result.model.inner().net).concat();
-        for (found, expected) in found.iter().zip(values(&model).concat()) {
-            assert!((found - expected).abs() < 1e-5, "{found} {expected}, {physical}");
-        }
+        assert_same_units(&device(), &found, &values(&model).concat(), 1e-5, 0.1 / 10.0);
     }
 }
 

@@ -36,10 +36,10 @@ fn the_result_is_the_averaged_model_of_the_custom_loop_bit_for_bit() {
     assert!(private.error().is_none() && result.error.is_none());
     let (trained, averaged) = expected();
     assert_ne!(values(&trained), values(&averaged));
-    assert_eq!(values(result.model.inner()), values(&averaged));
+    assert_same_values(result.model.inner(), &averaged);
     assert_eq!(private.weight_average().unwrap().steps(), STEPS);
     // The trained model and its cost equal the result of a run without an average.
-    assert_eq!(values(&trained), values(&custom_loop(plan(), 4).0));
+    assert_same_values(&trained, &custom_loop(plan(), 4).0);
     assert_eq!(private.ledger().entries(), custom_loop(plan(), 4).1.ledger().entries());
 }
 
@@ -50,7 +50,7 @@ fn several_devices_have_the_average_of_one() {
     let strategy = ExecutionStrategy::multi(devices, MultiDeviceOptim::OptimMainDevice);
     let result = launch(&private, |training| training.with_training_strategy(strategy.into()));
     assert!(private.error().is_none() && result.error.is_none());
-    assert_eq!(values(result.model.inner()), values(&expected().1));
+    assert_same_values(result.model.inner(), &expected().1);
 }
 
 #[test]

@@ -10,13 +10,14 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_dp::DpError;
-use burn_dp::grads::has_coarse_products;
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::{DpOptimizer, PrivacyPlan, PrivacyPlanConfig};
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::{LogicalBatch, LogicalBatches};
 
 use crate::chosen_device::chosen_device;
+use crate::comparison;
+pub(crate) use crate::comparison::{assert_close, distance};
 
 pub(crate) const UNITS: usize = 200;
 
@@ -163,33 +164,10 @@ pub(crate) fn flat<M: Module>(model: &M) -> Vec<f32> {
     values(model).concat()
 }
 
-/// Compares each value, on every device.
-pub(crate) fn assert_close(found: &[f32], expected: &[f32], tolerance: f32) {
-    assert_eq!(found.len(), expected.len());
-    for (found, expected) in found.iter().zip(expected) {
-        assert!((found - expected).abs() <= tolerance, "{found} {expected}");
-    }
-}
-
-/// Compares the parameters of two models that were trained on the same units by plain SGD. On a
-/// device that multiplies in TF32, whose rounding depends on the number of rows, their distance
-/// must be less than half of what a clipped unit moves them in a step, so that a unit that is lost
-/// or counted twice is found.
-///
-/// - `unit`: the learning rate times the clipping threshold, divided by the batch size
+/// Compares the parameters of two models on the device of this thread; see
+/// [`comparison::assert_same_units`].
 pub(crate) fn assert_same_units(found: &[f32], expected: &[f32], tolerance: f32, unit: f64) {
-    if !has_coarse_products(&device()) {
-        return assert_close(found, expected, tolerance);
-    }
-    assert_eq!(found.len(), expected.len());
-    let [found, expected] =
-        [found, expected].map(|values| values.iter().copied().map(f64::from).collect::<Vec<_>>());
-    let distance = distance(&found, &expected);
-    assert!(distance < 0.5 * unit, "{distance}, and a unit moves the parameters by {unit}");
-}
-
-pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
+    comparison::assert_same_units(&device(), found, expected, tolerance, unit);
 }
 
 pub(crate) fn config() -> PrivacyPlanConfig {

@@ -6,6 +6,8 @@ mod buffers;
 mod checkpoints;
 #[path = "../support/device.rs"]
 mod chosen_device;
+#[path = "../support/comparison.rs"]
+mod comparison;
 mod correlated_noise;
 mod devices;
 #[cfg(debug_assertions)]

@@ -6,6 +6,7 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
+use burn_dp::grads::has_coarse_products;
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::PrivacyPlanConfig;
 use burn_dp::random::InsecureSeed;
@@ -127,7 +128,9 @@ fn the_update_is_divided_by_the_expected_batch_size() {
             .sqrt();
         // Every drawn unit has the same gradient, clipped to 0.01.
         let expected = 0.1 * 0.01 * drawn as f64 / 20.0;
-        assert!((moved / expected - 1.0).abs() < 1e-3, "{drawn} units: {moved} {expected}");
+        // Less than a unit that is lost or counted twice, also on devices that multiply in TF32.
+        let tolerance = if has_coarse_products(&device()) { 5e-3 } else { 1e-3 };
+        assert!((moved / expected - 1.0).abs() < tolerance, "{drawn} units: {moved} {expected}");
         sizes.push(drawn);
     }
     sizes.dedup();

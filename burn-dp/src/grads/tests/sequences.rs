@@ -145,7 +145,7 @@ fn losses_of_padded_texts_that_depend_on_their_batch_are_refused() {
     ];
     for device in devices() {
         for (name, losses) in traps {
-            let error = check(&device.clone().autodiff(), losses).unwrap_err();
+            let error = check(&device.clone().autodiff(), losses).expect_err(name);
             assert!(matches!(error, DpError::NotPerExample { .. }), "{name}: {error}");
         }
     }

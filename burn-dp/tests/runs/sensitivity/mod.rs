@@ -21,13 +21,13 @@ mod ways;
 
 use burn::optim::SgdConfig;
 use burn_dp::clipping::{Clipping, CountKind};
-use burn_dp::grads::PrivateBackward;
+use burn_dp::grads::{PrivateBackward, has_coarse_products};
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
 use burn_dp::random::InsecureSeed;
 use burn_dp::sampling::Sampler;
 use burn_dp_accountant::NeighboringRelation;
 
-use crate::fixtures::{Net, PATHS, distance, flat, on, other_devices, row, rows};
+use crate::fixtures::{Net, PATHS, device, distance, flat, on, other_devices, row, rows};
 use crate::policies::policies;
 use ways::{NOISE, Released, Unit, Way, first_draw, release};
 
@@ -383,11 +383,16 @@ fn policies_are_independent_of_the_physical_batch_size() {
     let units: Vec<Unit> = (0..UNITS).map(|index| unit(Way::Each, index)).collect();
     for (name, policy) in policies() {
         let release = |way| release(&*policy, way, SamplingScheme::Poisson, 3, &units);
+        // Half of what a unit moves the sum: in TF32, rounding depends on the number of rows.
+        let thresholds = policy.thresholds(0).unwrap();
+        let least = thresholds.norms().iter().copied().fold(f64::INFINITY, f64::min);
+        let tolerance = if has_coarse_products(&device()) { 0.5 * least } else { ROUNDING };
         let whole = release(Way::Rows(1000));
         for way in [Way::Rows(1), Way::Rows(2), Way::Rows(5), Way::Padded(4), Way::Each] {
             let parts = release(way);
             for (whole, parts) in whole.parameters.iter().zip(&parts.parameters) {
-                assert!(distance(whole, parts) < ROUNDING, "{name}, {way:?}");
+                let distance = distance(whole, parts);
+                assert!(distance < tolerance, "{name}, {way:?}: {distance} {tolerance}");
             }
             assert!(distance(&whole.count_sums, &parts.count_sums) < 1e-5, "{name}, {way:?}");
         }
