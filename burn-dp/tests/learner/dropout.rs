@@ -1,9 +1,10 @@
 //! Random layers with the learner: their masks belong to units.
 
 use burn::lr_scheduler::constant::ConstantLr;
+use burn::lr_scheduler::module_lr_scheduler::ModuleLrScheduler;
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
-use burn::optim::SgdConfig;
+use burn::optim::{ModuleOptimizer, SgdConfig};
 use burn::tensor::Tensor;
 use burn::train::{InferenceStep, Learner, RegressionOutput};
 use burn_dp::nn::{IntoPrivate, Private};
@@ -55,7 +56,12 @@ impl InferenceStep for WithDropout {
 }
 
 /// Trains in physical batches of this size, with the device in another state each time.
-fn trained(physical: usize, seed: u64, by_units: bool) -> (Vec<f32>, String) {
+fn trained(
+    physical: usize,
+    seed: u64,
+    by_units: bool,
+    (optimizer, scheduler): (ModuleOptimizer, ModuleLrScheduler),
+) -> (Vec<f32>, String) {
     device().seed(seed);
     let config = PrivateTrainingConfig::new(physical).with_steps_per_epoch(STEPS_PER_EPOCH);
     let private = config.init(plan()).unwrap();
@@ -68,9 +74,7 @@ fn trained(physical: usize, seed: u64, by_units: bool) -> (Vec<f32>, String) {
     }
     let folder = tempfile::tempdir().unwrap();
     let training = plain(private.supervised(folder.path(), loader(&private), valid()));
-    // The steps are as long as the updates, unlike Adam's.
-    let schedule = ConstantLr::from(RATE);
-    let result = training.launch(Learner::new(model, SgdConfig::new().init(), schedule));
+    let result = training.launch(Learner::new(model, optimizer, scheduler));
     if let Some(error) = private.error() {
         panic!("{error}");
     }
@@ -80,10 +84,12 @@ fn trained(physical: usize, seed: u64, by_units: bool) -> (Vec<f32>, String) {
 
 #[test]
 fn masks_follow_from_the_run_however_the_units_are_computed() {
-    let (expected, by_value) = trained(64, 1, false);
+    // A step of plain SGD is as long as its update, unlike one of Adam.
+    let sgd = || (SgdConfig::new().init(), ConstantLr::from(RATE).into());
+    let (expected, by_value) = trained(64, 1, false, sgd());
     assert_eq!(by_value, Independence::ByValue { step: 0 }.to_string());
     for (physical, seed, by_units) in [(3, 2, false), (64, 3, true)] {
-        let (found, _) = trained(physical, seed, by_units);
+        let (found, _) = trained(physical, seed, by_units, sgd());
         let unit = RATE / EXPECTED_BATCH_SIZE;
         assert_same_units(&device(), &found, &expected, 1e-4, unit);
     }
@@ -91,7 +97,7 @@ fn masks_follow_from_the_run_however_the_units_are_computed() {
 
 #[test]
 fn the_learner_trains_dropout_as_the_custom_loop_bit_for_bit() {
-    let (found, _) = trained(5, 1, false);
+    let (found, _) = trained(5, 1, false, (optimizer(), scheduler()));
     let mut optim = plan().optimizer(optimizer());
     let batches = optim.plan().batches(dataset(), Rows, &device()).unwrap();
     let (mut model, mut scheduler) = (WithDropout::new(), scheduler());
