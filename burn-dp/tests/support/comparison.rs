@@ -24,9 +24,14 @@ pub(crate) fn assert_same_units(
     tolerance: f32,
     unit: f64,
 ) {
-    if !has_coarse_products(device) {
-        return assert_close(found, expected, tolerance);
+    match has_coarse_products(device) {
+        false => assert_close(found, expected, tolerance),
+        true => assert_no_unit_is_lost(found, expected, unit),
     }
+}
+
+/// Checks that the distance of parameters is less than half of what a clipped unit moves them.
+pub(crate) fn assert_no_unit_is_lost(found: &[f32], expected: &[f32], unit: f64) {
     assert_eq!(found.len(), expected.len());
     let [found, expected] =
         [found, expected].map(|values| values.iter().copied().map(f64::from).collect::<Vec<_>>());
