@@ -467,6 +467,18 @@ fn what_cannot_be_used_is_refused_with_the_value_and_a_way_out() {
 }
 
 #[test]
+fn the_folder_of_an_unfinished_search_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    // What `tune --output out` keeps until it ends.
+    std::fs::create_dir(folder.path().join("out.search")).unwrap();
+    std::fs::write(folder.path().join("out.search/search.json"), "{}").unwrap();
+    let line = format!("classify {CLASSIFY} --model bert-classify --train head");
+    let error = run(folder.path(), &line).unwrap_err();
+    assert!(error.contains("unfinished search") && error.contains("--output"), "{error}");
+    assert!(!folder.path().join("out").exists());
+}
+
+#[test]
 fn a_training_that_diverges_keeps_its_records_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("classify {CLASSIFY} --model bert-classify --lr 1e30");

@@ -3,6 +3,7 @@ use burn::nn::BatchNorm;
 use burn::tensor::{Tensor, assert_shape};
 
 use super::{Private, affine::affine};
+use crate::ops;
 
 impl Private<BatchNorm> {
     /// Wraps the layer so that it normalizes with its stored statistics and never changes them. Its
@@ -47,10 +48,10 @@ pub(crate) fn batch_norm<const D: usize>(layer: &BatchNorm, input: Tensor<D>) ->
         // Burn's layer is one fused operation, and nothing is trained.
         return layer.forward(input);
     }
-    let mut shape = [1; D];
-    shape[1] = num_features;
-    let mean = layer.running_mean.value().to_device(&device).reshape(shape);
-    let variance = layer.running_var.value().to_device(&device).reshape(shape);
-    let normalized = (input - mean) / variance.add_scalar(layer.epsilon).sqrt();
+    let mean = layer.running_mean.value().to_device(&device);
+    let variance = layer.running_var.value().to_device(&device);
+    let scale = variance.add_scalar(layer.epsilon).sqrt().recip();
+    // In one pass over the input.
+    let normalized = ops::affine(input, scale.clone(), Some(-mean * scale), 1);
     affine(normalized, &layer.gamma, Some(&layer.beta), 1)
 }

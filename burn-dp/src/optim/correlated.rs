@@ -10,6 +10,8 @@ use crate::sampling::{ParticipationPattern, Sampler, SamplingMechanism};
 
 /// Covers the rounding of an effective noise multiplier.
 const ROUND_DOWN: f64 = 1.0 - 1e-14;
+/// Covers the rounding of the diagonal, which can be divided by the norms of columns.
+const ROUND_DIAGONAL_DOWN: f64 = 1.0 - 1e-12;
 
 /// The strategy of a plan, with the participation pattern of its sampler.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,35 +60,26 @@ impl CorrelatedPlan {
     /// takes part k times moves the outputs by at most `S²/σ² + k τ²`, where S is the sensitivity
     /// of C. Contributions in orthogonal directions show that `S²` is at least the sum of the
     /// squared norms of k columns, and so at least `k d²`, where d is the smallest entry of the
-    /// diagonal. With `d >= 1` the run costs at most as much as sums alone whose multiplier is
-    /// `(σ^-2 + τ²)^(-1/2)`. The same holds for each part of a run, and for the single
-    /// participation of a round of cyclic Poisson sampling. Counts and thresholds may depend on
-    /// earlier releases, as sums may (Denisov et al. 2022, Theorem 2.1).
+    /// diagonal. So the run costs at most as much as sums alone whose multiplier is `(σ^-2 +
+    /// τ²/d²)^(-1/2)`. The same holds for each part of a run, and for the single participation of a
+    /// round of cyclic Poisson sampling. For random participations, the counts of a step add τ² to
+    /// the covariances of its row between patterns that both contain the step. The contributions
+    /// `ā` of the accountant (`monte_carlo/correlated.rs`) are at least d there, so their
+    /// covariances grow by at least as much, and the comparison holds. Counts and thresholds may
+    /// depend on earlier releases, as sums may (Denisov et al. 2022, Theorem 2.1).
     ///
     /// A unit with several `examples` moves the outputs by the sum of what each of them moves, at
     /// most `examples` times as far. Their participation must be bounded for each example, not
     /// random.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DpError::InvalidArgument`] for counts with a strategy whose diagonal is smaller.
     fn event(&self, step: u64, examples: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
-        let diagonal = self.strategy.smallest_diagonal();
         let noise_multiplier = match noise {
-            DpEvent::Gaussian { noise_multiplier } => *noise_multiplier,
-            joint if diagonal >= 1.0 => one_multiplier(joint)?,
-            _ => {
-                return Err(DpError::invalid(
-                    "correlated_noise",
-                    format!(
-                        "needs a strategy whose diagonal is at least 1 for the counts of \
-                         adaptive clipping, got {diagonal}; divide all numbers of its matrix by \
-                         the smallest one of its diagonal, without normalized columns, which \
-                         changes neither error nor privacy at the same budget, or use a threshold \
-                         that does not adapt to counts"
-                    ),
-                ));
+            DpEvent::JointGaussian { noise_multipliers } => {
+                let diagonal = self.strategy.smallest_diagonal() * ROUND_DIAGONAL_DOWN;
+                let mut releases = noise_multipliers.clone();
+                releases.iter_mut().skip(1).for_each(|of_count| *of_count *= diagonal);
+                one_multiplier(&DpEvent::JointGaussian { noise_multipliers: releases })?
             }
+            of_sum => one_multiplier(of_sum)?,
         };
         Ok(DpEvent::CorrelatedGaussian {
             noise_multiplier: over(noise_multiplier, examples),
@@ -248,7 +241,6 @@ impl std::fmt::Display for CorrelatedPlan {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::clipping::{CountNoise, QuantileClipping};
     use crate::optim::{PrivacyPlan, PrivacyPlanConfig, SamplingScheme};
 
     fn plan(scheme: SamplingScheme) -> PrivacyPlanConfig {
@@ -295,14 +287,25 @@ mod tests {
         assert!(is_separated, "{participation}");
     }
 
+    // The strategy that is divided by its diagonal adds the same noise with a larger multiplier.
     #[test]
-    fn a_small_diagonal_is_refused_for_counts_alone() {
-        let strategy = Strategy::banded_toeplitz(300, &[0.9, 0.5]).unwrap();
-        let config = plan(SamplingScheme::ShuffledOnce).with_correlated_noise(strategy);
-        assert!(config.clone().init().is_ok());
-        let adaptive = QuantileClipping::new(0.5).unwrap().with_count_noise(CountNoise::Share(0.1));
-        let error = config.with_clipping(adaptive).init().unwrap_err().to_string();
-        assert!(error.contains("diagonal is at least 1"), "{error}");
+    fn counts_cost_as_much_as_with_the_strategy_divided_by_its_diagonal() {
+        let of_step = |noise_multiplier: f64, matrix: &[f64]| {
+            let strategy = Strategy::banded_toeplitz(300, matrix).unwrap();
+            let participation = Participation::FixedOrder { period: 100 };
+            let plan = CorrelatedPlan { strategy, participation, memory: 0 };
+            let noise = DpEvent::JointGaussian { noise_multipliers: vec![noise_multiplier, 3.0] };
+            match plan.event(0, 1, &noise).unwrap() {
+                DpEvent::CorrelatedGaussian { noise_multiplier, .. } => noise_multiplier,
+                other => panic!("{other}"),
+            }
+        };
+        for diagonal in [0.25, 0.5, 2.0] {
+            let own = of_step(1.0, &[diagonal, 0.5 * diagonal]);
+            let divided = of_step(1.0 / diagonal, &[1.0, 0.5]) * diagonal;
+            assert!((own / divided - 1.0).abs() < 1e-11, "{diagonal}: {own} {divided}");
+        }
+        assert!((of_step(1.0, &[0.25, 0.125]) - 0.6).abs() < 1e-11, "1 and 3/4: 3/5");
     }
 
     #[test]

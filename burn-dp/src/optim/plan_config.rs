@@ -233,11 +233,10 @@ impl PrivacyPlanConfig {
     /// a sum has a public bound in every step, and the correlated noise is added to that quotient
     /// with a constant standard deviation. The mechanism stays private for such adaptive inputs
     /// (Denisov et al. 2022, section 2). Counts of adaptive clipping have independent noise; sums
-    /// and counts are one Gaussian release with a strategy of two blocks. If the diagonal of
-    /// `strategy` is at least 1, a share z⁻² of the counts costs at most what it costs with
-    /// independent noise (the proof is next to the event, in `optim/correlated.rs`). A smaller
-    /// diagonal is rejected: divide all numbers of the matrix by the smallest one of its diagonal.
-    /// Steps that release only counts, and free counts of slack, are rejected.
+    /// and counts are one Gaussian release with a strategy of two blocks. Counts cost at most what
+    /// they cost with independent noise, divided by the square of the smallest number on the
+    /// diagonal of `strategy` (the proof is next to the event, in `optim/correlated.rs`). Steps
+    /// that release only counts, and free counts of slack, are rejected.
     ///
     /// The state of the noise is as secret as the key of the run. Checkpoints contain it encrypted
     /// under that key.

@@ -314,6 +314,23 @@ mod tests {
     }
 
     #[test]
+    fn the_folder_of_an_interrupted_run_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        // A run that cannot write its model can be resumed.
+        std::fs::create_dir(folder.path().join(MODEL_FILE)).unwrap();
+        let search = options(folder.path(), SMALL);
+        let candidate = search.candidates().unwrap().remove(0);
+        let mut interrupted = search.training(&candidate, Some(1.0)).unwrap();
+        interrupted.run.output = folder.path().into();
+        let error = individual::run(interrupted).unwrap_err().to_string();
+        assert!(error.contains(MODEL_FILE), "{error}");
+        std::fs::remove_dir(folder.path().join(MODEL_FILE)).unwrap();
+        let error = run(search).unwrap_err().to_string();
+        assert!(error.contains("holds a private run that has not ended"), "{error}");
+        assert!(!folder.path().with_extension("search").exists());
+    }
+
+    #[test]
     fn a_search_that_is_interrupted_at_its_end_releases_its_model_when_resumed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
