@@ -143,7 +143,8 @@ mod tests {
             event: Box::new(DpEvent::gaussian(1.0)),
         };
         let nested = DpEvent::self_composed(cut.clone(), 3);
-        for event in [cut, nested] {
+        let composed = DpEvent::Composed { events: vec![DpEvent::gaussian(9.0), cut.clone()] };
+        for event in [cut, nested, composed] {
             assert!(group_epsilon([(&event, 1)], RELATION, 1, 1e-5, None).is_ok());
             let error = group_epsilon([(&event, 1)], RELATION, 2, 1e-5, None).unwrap_err();
             assert!(error.to_string().contains("cut more often"), "{error}");

@@ -193,6 +193,26 @@ fn privacy_losses_of_patterns_have_their_golden_values() {
     }
 }
 
+#[test]
+fn outputs_of_another_number_of_steps_have_no_privacy_loss() {
+    let pattern = PatternedGaussian {
+        participation: RandomParticipation::MinimumSeparation {
+            separation: 2,
+            sampling_probability: 0.5,
+            warm_start: false,
+        },
+        steps: 3,
+        column: vec![1.0, 0.5],
+        noise_multiplier: 1.0,
+    };
+    for length in [2, 4] {
+        let output = vec![1.0; length];
+        assert!(pattern.privacy_loss(&output).is_err());
+        assert!(pattern.truncated_privacy_loss(&output, &[0; 3], 1).is_err());
+        assert!(pattern.truncated_privacy_loss(&[1.0; 3], &vec![0; length], 1).is_err());
+    }
+}
+
 /// Checks an estimate of 50,000 losses against an estimate of the table.
 #[test]
 fn simulated_delta_agrees_with_the_golden_simulation() {
@@ -270,6 +290,21 @@ fn several_examples_of_a_unit_cost_what_dp_accounting_says() {
     assert!(DpEvent::poisson_sampled_examples(1.5, 2.0, 3).is_err());
     // Replacing the examples has no proof of an amplification.
     assert!(PldAccountant::new([(&event, 5)], NeighboringRelation::ReplaceOne).is_err());
+}
+
+// Rounding and underflow can only move mass to more examples.
+#[test]
+fn weights_of_drawn_examples_are_rounded_up() {
+    for q in [0.5f64, 0.75, 1e-200] {
+        let event = DpEvent::poisson_sampled_examples(q, 2.0, 2).unwrap();
+        event.validate().unwrap();
+        let DpEvent::GaussianMixture(mixture) = event else { panic!("{event}") };
+        let weights = mixture.weights;
+        assert!(weights[0] < (1.0 - q).powi(2), "{weights:?}");
+        assert!(weights[1] > 2.0 * q * (1.0 - q) && weights[2] > q * q, "{weights:?}");
+        let sum: f64 = weights.iter().sum();
+        assert!((sum - 1.0).abs() < if q < 0.1 { 2e-11 } else { 1e-13 }, "{weights:?}");
+    }
 }
 
 #[test]

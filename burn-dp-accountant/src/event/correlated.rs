@@ -418,6 +418,25 @@ mod tests {
     }
 
     #[test]
+    fn sensitivities_are_rounded_up() {
+        let (identity, banded) = (Strategy::identity(20).unwrap(), strategy());
+        for (strategy, participation) in [
+            (&identity, Participation::once()),
+            (&identity, Participation::FixedOrder { period: 20 }),
+            (&banded, Participation::BallsInBins { bins: 20 }),
+        ] {
+            let run = DpEvent::correlated_gaussian(2.0, strategy, participation);
+            let event = match run.without_correlation(20).unwrap().0 {
+                DpEvent::RandomAllocation { event, .. } => *event,
+                event => event,
+            };
+            let DpEvent::Gaussian { noise_multiplier } = event else { panic!("{event}") };
+            let found = noise_multiplier * strategy.largest_column_norm();
+            assert!(found < 2.0, "{participation}: {found}");
+        }
+    }
+
+    #[test]
     fn a_run_of_invalid_steps_is_not_recorded_and_not_read() {
         let mut ledger = ledger();
         for (multiplier, participation) in [

@@ -134,3 +134,37 @@ impl RandomParticipation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_is_drawn_with_its_probability() {
+        let sampling_probability = 0.3;
+        for (participation, expected) in [
+            (RandomParticipation::BallsInBins { cycle: 3 }, 1.0 / 3.0),
+            (RandomParticipation::CyclicPoisson { cycle: 3, sampling_probability }, 0.1),
+            // In the stationary state, a unit may be drawn in 1 of 1 + 2 · 0.3 steps.
+            (
+                RandomParticipation::MinimumSeparation {
+                    separation: 3,
+                    sampling_probability,
+                    warm_start: true,
+                },
+                0.3 / 1.6,
+            ),
+            (RandomParticipation::Subset { participations: 2 }, 1.0 / 3.0),
+        ] {
+            let (mut generator, mut counts) = (Generator::new(5, 0), [0u32; 6]);
+            for _ in 0..60_000 {
+                for step in participation.draw(6, &mut generator) {
+                    counts[step] += 1;
+                }
+            }
+            // More than 5 standard deviations.
+            let close = |count: &u32| (f64::from(*count) / 6e4 - expected).abs() < 0.01;
+            assert!(counts.iter().all(close), "{participation:?}: {counts:?}");
+        }
+    }
+}

@@ -373,6 +373,15 @@ mod tests {
     }
 
     #[test]
+    fn steps_of_which_nothing_is_known_are_not_units_by_themselves() {
+        let mut tests = IndependenceTests::default();
+        tests.units_by_themselves();
+        assert_eq!(tests.found_beside_lost_steps(), Independence::NotChecked);
+        tests.continue_from(None);
+        assert_eq!(tests.found(), Independence::NotChecked);
+    }
+
+    #[test]
     fn the_result_of_a_resumed_run_covers_both_parts() {
         use Independence::{ByConstruction, ByGradient, ByValue, NotChecked};
         use Part::{Function, Losses, Nothing, TestedFunction, TestedLosses, Units};

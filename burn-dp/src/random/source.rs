@@ -333,6 +333,16 @@ mod tests {
     }
 
     #[test]
+    fn encrypted_state_is_masked_with_words_that_are_used_once() {
+        let source = source();
+        let mut mask = vec![0u8; 3000];
+        source.crypt(7, &mut mask);
+        let words = Stream::new(source.key(), Domain::NoiseMemory, 7, 0).into_words();
+        let expected: Vec<u8> = words.take(375).flat_map(u64::to_le_bytes).collect();
+        assert_eq!(mask, expected);
+    }
+
+    #[test]
     fn debug_output_shows_no_key() {
         let text = format!("{:?}", source());
         assert!(text.starts_with("NoiseSource { secure: false") && !text.contains("key"), "{text}");

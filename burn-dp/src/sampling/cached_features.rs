@@ -194,6 +194,22 @@ mod tests {
         assert_eq!(cached_features(&items(64), 1, features, |_| ()).unwrap().len(), 64);
     }
 
+    #[test]
+    fn the_items_that_are_compared_are_in_all_batches_and_several_rows() {
+        let alone = std::cell::RefCell::new(Vec::new());
+        let features = |items: Vec<f32>| {
+            if let [item] = items[..] {
+                alone.borrow_mut().push(item as usize);
+            }
+            let column = Tensor::<1>::from_floats(items.as_slice(), &Device::flex());
+            column.reshape([items.len(), 1])
+        };
+        let items = InMemDataset::new((0..30).map(|item| item as f32).collect());
+        cached_features(&items, 8, features, |_| ()).unwrap();
+        let expected = [7, 7, 7, 6, 14, 13, 13, 12, 20, 20, 19, 19, 26, 25, 25];
+        assert_eq!(alone.into_inner(), expected);
+    }
+
     /// Texts of one to five numbers.
     fn texts(count: usize) -> InMemDataset<Vec<f32>> {
         let text = |unit: usize| (0..unit % 5 + 1).map(|at| (unit + at) as f32 * 0.1).collect();

@@ -204,6 +204,22 @@ fn update_of_foreign_parameters_is_refused_by_name() {
     assert!(untracked.unwrap_err().to_string().contains("do not depend on any trained parameter"));
 }
 
+// One value would be added to all three.
+#[test]
+fn update_of_another_size_is_refused_with_both_sizes() {
+    let model = Point::new(&Device::flex().autodiff());
+    let mut short = model.clone();
+    short.at = short.at.map(|at| at.narrow(0, 0, 1).detach().require_grad());
+    let clipping = Thresholds::whole(1.0).unwrap();
+    let sum = clip_updates(&clipping, &model, 0..1, |_: Point, _| {
+        UnitUpdate::gradient(&short, short.at.val())
+    });
+    let error = sum.unwrap_err().to_string();
+    assert!(error.contains("an update has 1 values for its 3"), "{error}");
+    let error = UnitUpdate::change(&model, &short).unwrap_err().to_string();
+    assert!(error.contains("`at` had 3 values and has 1"), "{error}");
+}
+
 #[test]
 fn frozen_parameter_is_in_no_update() {
     let device = Device::flex().autodiff();

@@ -160,6 +160,24 @@ fn damaged_checkpoints_are_refused_with_the_file() {
     assert!(error.contains("privacy.json is damaged"), "{error}");
 }
 
+#[test]
+fn files_and_key_are_verified_without_a_resumption() {
+    let folder = run_folder();
+    let checkpointer = Checkpointer::new(folder.path());
+    let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
+    checkpointer.save(&Net::new(), &optim).unwrap();
+    drop(optim);
+    let checkpoint = checkpointer.latest().unwrap().unwrap();
+    checkpoint.verify().unwrap();
+    for file in [checkpoint.folder().join("model.bpk"), checkpointer.key_file().unwrap()] {
+        let good = fs::read(&file).unwrap();
+        fs::write(&file, &good[..good.len() / 2]).unwrap();
+        let error = checkpoint.verify().unwrap_err().to_string();
+        assert!(error.contains("is damaged"), "{error}");
+        fs::write(&file, good).unwrap();
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn the_key_of_a_checkpoint_is_readable_by_its_owner_alone() {

@@ -452,6 +452,7 @@ fn a_data_set_of_another_unit_than_the_plan_is_refused() {
         (batches_of(config(), Box::new(users())).map(drop), [user, "draws one example", "User"]),
         (batches_of(config(), of_sets()).map(drop), [set, "draws one example", "for_mini_sets"]),
         (batches_of(for_sets(), users()).map(drop), [user, "draws one mini-set", "with_unit"]),
+        (batches_of(for_owned(), users()).map(drop), [user, "draws one example", "with_unit"]),
         (batches_of(of_users(), of_sets()).map(drop), [set, "draws one user", "for_mini_sets"]),
         (
             batches_of(of_users(), owned()).map(drop),

@@ -301,6 +301,7 @@ fn a_key_that_others_can_read_is_stated_also_when_it_is_erased() {
         assert_eq!(said(&optim), ("in a file that other users can read".into(), true));
         if closed_and_resumed {
             checkpointer.save(&model, &optim).unwrap();
+            assert!(said(&optim).1);
             drop(optim);
             mode(0o600);
             optim = restore(&checkpointer).unwrap().0;

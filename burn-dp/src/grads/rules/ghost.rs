@@ -307,6 +307,19 @@ mod tests {
     }
 
     #[test]
+    fn lengths_of_factors_are_rounded_up() {
+        for device in devices() {
+            let values: Tensor<3> = numbers([2, 3, 500], 1, &device);
+            let found = host(Factor::new(values.clone()).lengths);
+            let positions = host(values);
+            for (found, position) in found.into_iter().zip(positions.chunks(500)) {
+                let exact = position.iter().map(|value| value * value).sum::<f64>().sqrt();
+                assert!(found >= exact * (1.0 - 1e-6), "{found} {exact} on {device:?}");
+            }
+        }
+    }
+
+    #[test]
     fn what_underflows_is_added_to_norms() {
         for device in devices() {
             // The squares of one factor are zero.
