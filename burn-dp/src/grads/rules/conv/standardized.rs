@@ -249,9 +249,9 @@ mod tests {
             bias: bool,
             gain: bool,
         ) {
-            // With mean zero and norm one, a kernel of two values has no freedom left: its gradient
-            // is zero, and the computed values are rounding errors.
-            prop_assume!(channels[0] * kernel[0] * kernel[1] > 2);
+            // Mean zero and norm one leave a kernel of few values little freedom: the gradients of
+            // its values nearly cancel, and what is left is mostly their rounding.
+            prop_assume!(channels[0] * kernel[0] * kernel[1] >= 8);
             let channels = channels.map(|channels| channels * groups);
             let [top, left, bottom, right] = padding;
             let config = Conv2dConfig::new(channels, kernel)

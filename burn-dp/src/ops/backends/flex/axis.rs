@@ -74,7 +74,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ops::backends::flex::ramp;
+    use crate::ops::backends::flex::arbitrary;
 
     fn assert_equal(native: FloatTensor<Flex>, burn: FloatTensor<Flex>) {
         assert_eq!(native.shape(), burn.shape());
@@ -99,15 +99,15 @@ mod tests {
             let shape = [batch_size, outer, parameters, inner];
             let tensor = |phase: f32| {
                 let values = match view {
-                    true => ramp([inner, outer, parameters, batch_size]) + phase,
-                    false => ramp(shape) + phase,
+                    true => arbitrary([inner, outer, parameters, batch_size]) + phase,
+                    false => arbitrary(shape) + phase,
                 };
                 let values = FloatTensor::<Flex>::from_data(values.into_data());
                 if view { values.transpose(0, 3) } else { values }
             };
             let (first, second) = (tensor(0.1), tensor(0.7));
             let along = |phase: f32| {
-                FloatTensor::<Flex>::from_data((ramp([parameters]) + phase).into_data())
+                FloatTensor::<Flex>::from_data((arbitrary([parameters]) + phase).into_data())
             };
             let (weight, bias) = (along(0.2), with_bias.then(|| along(0.3)));
             let native = affine(first.clone(), &weight, bias.as_ref(), inner).unwrap();

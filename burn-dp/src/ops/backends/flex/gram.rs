@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ops::backends::flex::ramp;
+    use crate::ops::backends::flex::arbitrary;
 
     proptest! {
         #![proptest_config(ProptestConfig {
@@ -80,8 +80,8 @@ mod tests {
             view: bool,
         ) {
             let values = match view {
-                true => ramp([positions, batch_size, features]).swap_dims(0, 1),
-                false => ramp([batch_size, positions, features]),
+                true => arbitrary([positions, batch_size, features]).swap_dims(0, 1),
+                false => arbitrary([batch_size, positions, features]),
             };
             let values = FloatTensor::<Flex>::from_data(values.into_data());
             let (matrices, squares) = gram(values.clone()).unwrap();

@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
     use crate::ops::ParametricOps;
-    use crate::ops::backends::flex::ramp;
+    use crate::ops::backends::flex::arbitrary;
 
     proptest! {
         #![proptest_config(ProptestConfig {
@@ -79,7 +79,7 @@ mod tests {
             features in 1usize..40,
             words in 1i64..10,
         ) {
-            let rows = ramp([batch_size, positions, features]);
+            let rows = arbitrary([batch_size, positions, features]);
             let count = batch_size * positions;
             let ids: Vec<i64> = (0..count as i64).map(|i| (i * i + 3 * i) % words).collect();
             let values = rows.to_data();

@@ -79,11 +79,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ops::backends::flex::ramp;
+    use crate::ops::backends::flex::arbitrary;
     use crate::ops::{Kept, Primitive};
 
     fn tensor<const D: usize>(shape: [usize; D], phase: f32) -> FloatTensor<Flex> {
-        FloatTensor::<Flex>::from_data((ramp(shape) + phase).into_data())
+        FloatTensor::<Flex>::from_data((arbitrary(shape) + phase).into_data())
     }
 
     fn assert_equal(native: FloatTensor<Flex>, burn: FloatTensor<Flex>) {

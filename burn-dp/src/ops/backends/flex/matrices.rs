@@ -40,11 +40,11 @@ mod tests {
     use burn::tensor::Shape;
 
     use super::*;
-    use crate::ops::backends::flex::ramp;
+    use crate::ops::backends::flex::arbitrary;
 
     #[test]
     fn views_of_tensors_are_read_in_place() {
-        let tensor = FloatTensor::<Flex>::from_data(ramp([12, 7]).into_data());
+        let tensor = FloatTensor::<Flex>::from_data(arbitrary([12, 7]).into_data());
         let views = [
             tensor.clone(),
             tensor.transpose(0, 1),
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn views_that_repeat_values_are_left_to_burn() {
-        let tensor = FloatTensor::<Flex>::from_data(ramp([1, 7]).into_data());
+        let tensor = FloatTensor::<Flex>::from_data(arbitrary([1, 7]).into_data());
         assert!(matrix(&Flex::float_expand(tensor, Shape::new([3, 7]))).is_none());
     }
 }

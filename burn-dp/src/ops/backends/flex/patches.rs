@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
     use crate::ops::ParametricOps;
-    use crate::ops::backends::flex::ramp;
+    use crate::ops::backends::flex::arbitrary;
 
     proptest! {
         #![proptest_config(ProptestConfig {
@@ -171,7 +171,7 @@ mod tests {
                 (begin + size[axis] + end - extent) / stride[axis] + 1
             });
             let options = ConvOptions::new_with_padding(stride, padding, dilation, groups);
-            let input = ramp([batch_size, channels * groups, size[0], size[1], size[2]]);
+            let input = arbitrary([batch_size, channels * groups, size[0], size[1], size[2]]);
             let patches = Patches { kernel_size, output_size, options };
             let views = patches.by_views(input.clone());
             let native = Dispatch::native_patches(input.into_dispatch(), patches).unwrap();

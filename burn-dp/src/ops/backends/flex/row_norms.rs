@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::ops::ParametricOps;
-    use crate::ops::backends::flex::ramp;
+    use crate::ops::backends::flex::arbitrary;
 
     proptest! {
         #![proptest_config(ProptestConfig {
@@ -115,7 +115,7 @@ mod tests {
             count in 1usize..5,
             length in 1usize..5000,
         ) {
-            let rows = ramp([count, length]);
+            let rows = arbitrary([count, length]);
             let expected: Vec<f64> = rows
                 .to_data()
                 .as_slice::<f32>()
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn native_weighted_rows_equal_a_product_of_burn() {
         for (count, length) in [(1, 1), (7, 300), (130, 3000)] {
-            let (coefficients, rows) = (ramp([1, count]), ramp([count, length]) + 0.3);
+            let (coefficients, rows) = (arbitrary([1, count]), arbitrary([count, length]) + 0.3);
             let expected = coefficients.clone().matmul(rows.clone()).into_data();
             let coefficients: Tensor<1> = coefficients.reshape([count]);
             let native =

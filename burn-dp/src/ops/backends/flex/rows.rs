@@ -87,12 +87,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ops::backends::flex::ramp;
+    use crate::ops::backends::flex::arbitrary;
 
     /// Values and, from another part of the same memory, gradients: contiguous or as views.
     fn operands(rows: usize, length: usize, view: usize) -> [FloatTensor<Flex>; 2] {
         [0.1, 0.7].map(|phase| {
-            let tensor = |shape| FloatTensor::<Flex>::from_data((ramp(shape) + phase).into_data());
+            let tensor =
+                |shape| FloatTensor::<Flex>::from_data((arbitrary(shape) + phase).into_data());
             match view {
                 0 => tensor([rows, length]),
                 1 => tensor([length, rows]).transpose(0, 1),

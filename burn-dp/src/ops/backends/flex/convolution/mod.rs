@@ -213,7 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ops::backends::flex::ramp;
+    use crate::ops::backends::flex::arbitrary;
     use crate::ops::{Kept, Primitive};
 
     /// Options of a convolution of N dimensions, and the sizes of image and kernel.
@@ -270,7 +270,7 @@ mod tests {
         /// Compares output and gradients with Burn's operations.
         fn check<const D: usize>(&self, convolution: Convolution) {
             let tensor = |shape: [usize; D], phase: f32| {
-                FloatTensor::<Flex>::from_data((ramp(shape) + phase).into_data())
+                FloatTensor::<Flex>::from_data((arbitrary(shape) + phase).into_data())
             };
             let [from, to] = self.channels;
             let weight_channels = match convolution.is_transposed() {
@@ -285,7 +285,7 @@ mod tests {
             };
             let input = tensor(shape([self.batch_size, self.groups * from], self.size), 0.0);
             let weight = tensor(shape(weight_channels, self.kernel), 0.1);
-            let bias = (ramp([self.groups * to]) + 0.2).into_data();
+            let bias = (arbitrary([self.groups * to]) + 0.2).into_data();
             let bias = FloatTensor::<Flex>::from_data(bias);
             let equal = |native: FloatTensor<Flex>, burn: FloatTensor<Flex>| {
                 let tolerance = burn::tensor::Tolerance::<f32>::absolute(1e-4).set_relative(1e-4);
@@ -301,7 +301,7 @@ mod tests {
             equal(native, output.clone());
 
             let grad = FloatTensor::<Flex>::from_data(
-                ramp::<1>([output.shape().num_elements()]).into_data(),
+                arbitrary::<1>([output.shape().num_elements()]).into_data(),
             );
             let grad = Flex::float_reshape(grad, output.shape());
             let native = input_gradient(&input.shape(), &weight, &grad, &convolution).unwrap();
