@@ -1,5 +1,7 @@
 //! The programs of the workspace: training, benchmarks, experiments and the accountant.
 
+use std::process::Command;
+
 use clap::Args as ClapArgs;
 
 use crate::announcement::Announcement;
@@ -101,13 +103,29 @@ pub(crate) fn accountant(command: &str, args: &Args) -> Process {
         .builds(of_accountant())
 }
 
-/// Returns the experiments of the papers.
+/// Returns the experiments of the papers, which record the commit that they measure.
 ///
 /// # Errors
 ///
 /// Returns a message if `--backend` names no backend.
 pub(crate) fn experiment(args: &Args) -> Result<Process, String> {
-    program(EXPERIMENT, args)
+    let process = program(EXPERIMENT, args)?;
+    Ok(match commit() {
+        Some(commit) => process.env(COMMIT, &commit),
+        None => process,
+    })
+}
+
+/// The variable in which an experiment finds the commit of its code.
+const COMMIT: &str = "BURN_DP_COMMIT";
+
+/// Returns the commit of the checkout, marked if the code has changed since.
+fn commit() -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--exclude=*", "--abbrev=8", "--dirty"]);
+    let output = git.current_dir(workspace::root()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    Some(text.trim().to_string())
 }
 
 /// Returns an audit: the estimates of given scores, which need nothing of Burn, or the audit of the
@@ -172,6 +190,14 @@ mod tests {
         assert!(text.contains("--features cuda --bin train -- --backend=cuda"), "{text}");
         let text = train(&Args::from(["--backend", "wgpu"])).unwrap().to_string();
         assert!(text.contains("--features wgpu --bin train -- --backend wgpu"), "{text}");
+    }
+
+    #[test]
+    fn an_experiment_knows_its_commit() {
+        let text = experiment(&Args::from(["tan-privacy"])).unwrap().to_string();
+        let Some(commit) = commit() else { return };
+        assert!(text.starts_with(&format!("{COMMIT}={commit} cargo run ")), "{text}");
+        assert!(commit.len() >= 8 && commit.split('-').next().unwrap().len() == 8, "{commit}");
     }
 
     #[test]

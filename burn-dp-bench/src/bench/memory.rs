@@ -36,7 +36,7 @@ pub(crate) struct LargestBatch {
     pub(crate) tried: Vec<(usize, f64)>,
 }
 
-/// Returns the largest batch up to `most` whose memory is within `limit`, to an eighth of the batch
+/// Returns the largest batch up to `most` whose memory is within `limit`, to 1/32 of the batch
 /// or better.
 ///
 /// # Errors
@@ -59,7 +59,7 @@ pub(crate) fn largest_batch<E>(
         fitting = failing;
         failing = if fitting == most { most + 1 } else { (2 * fitting).min(most) };
     }
-    while failing - fitting > (fitting / 8).max(1) {
+    while failing - fitting > (fitting / 32).max(1) {
         let middle = usize::midpoint(fitting, failing);
         if fits(middle)? {
             fitting = middle;
@@ -78,15 +78,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_search_ends_within_an_eighth_of_the_largest_batch() {
+    fn the_search_ends_close_to_the_largest_batch() {
         for most in [1, 2, 7, 100, 5_000] {
             for true_largest in 0..200 {
                 let memory = |batch: usize| Ok::<_, Infallible>(3.0 + 2.0 * batch as f64);
                 let limit = 3.0 + 2.0 * true_largest as f64 + 1.0;
                 let Ok(LargestBatch { batch: found, tried }) = largest_batch(limit, most, memory);
                 let expected = true_largest.min(most);
-                assert!(found <= expected && expected - found <= found / 8, "{most} {expected}");
-                assert!(tried.len() <= 14 && tried.is_sorted(), "{tried:?}");
+                assert!(found <= expected && expected - found <= found / 32, "{most} {expected}");
+                assert!(tried.len() <= 16 && tried.is_sorted(), "{tried:?}");
                 assert!(tried.iter().all(|&(batch, _)| (1..=most).contains(&batch)));
             }
         }

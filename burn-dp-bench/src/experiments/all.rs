@@ -164,6 +164,7 @@ mod tests {
             figure: "Paper".into(),
             preset: Preset::Quick,
             seconds: 90.0,
+            commits: vec![],
             setting: "Setting.".into(),
             labels: ["t", "x", "y"].map(String::from),
             series: vec![FigureSeries::exact("a", [(0.0, 1.0)])],
@@ -192,7 +193,8 @@ mod tests {
         assert!(!output.exists());
     }
 
-    // What is committed has a section for each figure, and no other one.
+    // What is committed has a section for each figure, and no other one. The sections of figures
+    // whose numbers are committed too are those that the program writes.
     #[test]
     fn the_page_of_the_book_has_every_figure_with_its_verdicts_and_its_picture() {
         let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src");
@@ -207,6 +209,11 @@ mod tests {
             assert!(all > 0 && page.contains(&row), "{row}");
             let picture = format!("figures/{}.svg", figure.name);
             assert!(section.contains(&picture) && book.join(&picture).is_file(), "{picture}");
+            let Ok(json) = std::fs::read(book.join(format!("figures/{}.json", figure.name))) else {
+                continue;
+            };
+            let written = serde_json::from_slice::<Figure>(&json).unwrap().markdown(&picture);
+            assert_eq!(format!("## `{section}").trim_end(), written.trim_end());
         }
         assert_eq!(sections.next(), None);
     }

@@ -50,7 +50,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         figure: "Fast per-example clipping, section 6.7".into(),
         setting: format!(
             "{model}, {pixels} × {pixels} pixels, frozen BatchNorm, SGD. Largest batch with at \
-             most {limit} MiB in the process, to an eighth."
+             most {limit} MiB in the process, to 1/32."
         ),
         labels: ["Peak memory of a step", "batch size", "MiB"].map(String::from),
         series,

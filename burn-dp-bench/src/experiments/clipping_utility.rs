@@ -70,10 +70,11 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Findings {
         figure: "Adaptive clipping, utility against fixed thresholds".into(),
         setting: format!(
-            "A CNN, {} images, {epochs} epochs, batch {batch}, SGD with momentum 0.9 and a \
+            "A CNN, {} images of {}, {epochs} epochs, batch {batch}, SGD with momentum 0.9 and a \
              learning rate of {RATE} over the threshold, δ = {DELTA:e}, {} seeds. Adaptive: the \
              median, from 0.1, by the geometric rule; its counts are a part of ε.",
             sizes[0],
+            measured.images_name(),
             seeds.len()
         ),
         labels: ["Fixed and adaptive thresholds", "fixed threshold", "test accuracy"]

@@ -239,10 +239,11 @@ pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Findings {
         figure: "Correlated noise: accuracy at equal ε".into(),
         setting: format!(
-            "A CNN, {} images, {epochs} epochs of {epoch} steps, SGD with momentum 0.9, δ = \
+            "A CNN, {} images of {}, {epochs} epochs of {epoch} steps, SGD with momentum 0.9, δ = \
              {DELTA:e}, {} seeds. \"Shuffled once\": a unit takes part every {epoch} steps, \
              without amplification by sampling.",
             sizes[0],
+            measured.images_name(),
             seeds.len()
         ),
         labels: ["Correlated noise on images", "ε", "test accuracy"].map(String::from),

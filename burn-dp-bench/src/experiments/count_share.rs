@@ -16,6 +16,7 @@ use super::trial::images;
 pub(super) const NAME: &str = "count-share";
 
 const SHARES: [f64; 6] = [1e-4, 1e-3, 0.01, 0.1, 0.3, 0.6];
+const QUICK_SHARES: [f64; 4] = [1e-4, 0.01, 0.1, 0.6];
 /// Largest share that is little.
 const LITTLE: f64 = 0.01;
 
@@ -23,11 +24,12 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let (sizes, batch, epochs) = if measured.quick() { QUICK } else { PAPER };
     let seeds = measured.seeds.clone();
-    measured.expect(SHARES.len() * EPSILONS.len() * seeds.len());
+    let shares: &[f64] = if measured.quick() { &QUICK_SHARES } else { &SHARES };
+    measured.expect(shares.len() * EPSILONS.len() * seeds.len());
     let (mut series, mut verdicts) = (Vec::new(), Vec::new());
     for epsilon in EPSILONS {
         let mut points = Vec::new();
-        for share in SHARES {
+        for &share in shares {
             let mut accuracies = Vec::new();
             for &seed in &seeds {
                 let name = format!("epsilon {epsilon}, share {share}, seed {seed}");
@@ -45,10 +47,11 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Findings {
         figure: "Adaptive clipping, the share of the budget for the counts".into(),
         setting: format!(
-            "A CNN, {} images, {epochs} epochs, batch {batch}, SGD with momentum 0.9 and a \
+            "A CNN, {} images of {}, {epochs} epochs, batch {batch}, SGD with momentum 0.9 and a \
              learning rate of {RATE} over the threshold, which follows the median from 0.1, δ = \
              {DELTA:e}, {} seeds. The counts have this share of the cost z⁻² of a step.",
             sizes[0],
+            measured.images_name(),
             seeds.len()
         ),
         labels: ["Counts and gradients share a budget", "share of the counts", "test accuracy"]

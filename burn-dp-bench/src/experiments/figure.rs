@@ -29,6 +29,8 @@ pub struct Figure {
     pub preset: Preset,
     /// Time of all measurements in seconds.
     pub seconds: f64,
+    /// Commits of the code that measured, as far as they are known.
+    pub commits: Vec<String>,
     /// What was run, in a sentence.
     pub setting: String,
     /// Title, and labels of the horizontal and the vertical axis.
@@ -144,7 +146,11 @@ impl Figure {
 
     /// Returns the figure as a section of Markdown, with its verdicts and the picture.
     pub fn markdown(&self, picture: &str) -> String {
-        let setting = wrapped(&self.setting, "");
+        let commits = match &self.commits[..] {
+            [] => "an unknown commit".into(),
+            commits => format!("commit {}", commits.join(" and ")),
+        };
+        let setting = wrapped(&format!("{} Measured at {commits}.", self.setting), "");
         let mut text = format!("## `{}`: {}\n\n{setting}\n", self.experiment, self.figure);
         for verdict in &self.verdicts {
             text.push_str(&wrapped(&format!("- {verdict}"), "  "));
@@ -222,6 +228,7 @@ mod tests {
             figure: "A paper, figure 1".into(),
             preset: Preset::Quick,
             seconds: 1.5,
+            commits: vec!["1a2b3c4d".into()],
             setting: "Two points.".into(),
             labels: ["title", "x", "y"].map(String::from),
             series: vec![FigureSeries::exact("line", [(1.0, 2.0), (2.0, 3.0)])],
@@ -246,9 +253,11 @@ mod tests {
     #[test]
     fn markdown_has_the_verdicts_with_their_numbers() {
         let text = figure().markdown("figures/name.svg");
+        assert!(text.contains("Two points. Measured at commit 1a2b3c4d."), "{text}");
         assert!(text.contains("- **Held**: It rises. (rise 1)"), "{text}");
         assert!(text.contains("(figures/name.svg)"), "{text}");
-        let mut other = figure();
+        let mut other = Figure { commits: vec![], ..figure() };
+        assert!(other.markdown("x").contains("at an unknown commit"));
         other.verdicts[0].holds = false;
         assert!(other.markdown("x").contains("- **Not held**"));
     }

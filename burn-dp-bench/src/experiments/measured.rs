@@ -1,6 +1,6 @@
 //! The measurements of an experiment so far, so that an interrupted experiment can continue.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,10 @@ pub(crate) struct Measured {
     stored: BTreeMap<String, Stored>,
     /// Time of the measurements that the figure uses so far, in seconds.
     seconds: f64,
+    /// Commit of this program.
+    commit: Option<String>,
+    /// Commits of the measurements that the figure uses so far.
+    commits: BTreeSet<String>,
     bar: ProgressBar,
 }
 
@@ -56,7 +60,12 @@ pub(crate) struct Measured {
 struct Stored {
     value: serde_json::Value,
     seconds: f64,
+    #[serde(default)]
+    commit: Option<String>,
 }
+
+/// The variable in which `cargo xtask` names the commit of the program.
+const COMMIT: &str = "BURN_DP_COMMIT";
 
 /// The name of the file with the measurements.
 const FILE: &str = "measured.json";
@@ -105,13 +114,30 @@ impl Measured {
         }
         bar.enable_steady_tick(Duration::from_millis(250));
         let (data_dir, json) = (options.data_dir.clone(), options.json.clone());
-        let (name, seconds) = (name.into(), 0.0);
-        Ok(Self { name, preset, seeds, data_dir, output, json, path, stored, seconds, bar })
+        Ok(Self {
+            name: name.into(),
+            preset,
+            seeds,
+            data_dir,
+            output,
+            json,
+            path,
+            stored,
+            seconds: 0.0,
+            commit: std::env::var(COMMIT).ok(),
+            commits: BTreeSet::new(),
+            bar,
+        })
     }
 
     /// Returns whether the quick preset is run.
     pub(crate) fn quick(&self) -> bool {
         self.preset == Preset::Quick
+    }
+
+    /// Returns what the images of [`images`](super::trial::images) are.
+    pub(crate) fn images_name(&self) -> &'static str {
+        if self.data_dir.is_some() { "MNIST" } else { "drawn digits" }
     }
 
     /// Announces how many measurements follow.
@@ -143,9 +169,10 @@ impl Measured {
         let data = self.data_dir.as_ref().map(|folder| format!(" {}", folder.display()));
         let name = format!("{:?}: {name}{}", self.preset, data.unwrap_or_default());
         let known = self.stored.get(&name).and_then(|stored| {
-            T::deserialize(&stored.value).ok().map(|value| (value, stored.seconds))
+            let value = T::deserialize(&stored.value).ok()?;
+            Some((value, stored.seconds, stored.commit.clone()))
         });
-        let (value, seconds) = match known {
+        let (value, seconds, commit) = match known {
             Some(known) => known,
             None => {
                 let start = Instant::now();
@@ -155,12 +182,14 @@ impl Measured {
                     path: self.path.clone(),
                     source: error.into(),
                 })?;
-                self.stored.insert(name, Stored { value, seconds });
+                let commit = self.commit.clone();
+                self.stored.insert(name, Stored { value, seconds, commit: commit.clone() });
                 files::write_json(&self.path, &self.stored)?;
-                (found, seconds)
+                (found, seconds, commit)
             }
         };
         self.seconds += seconds;
+        self.commits.extend(commit);
         self.bar.inc(1);
         Ok(value)
     }
@@ -174,9 +203,17 @@ impl Measured {
     pub(crate) fn finish(&self, findings: Findings) -> Result<Figure, TrainError> {
         self.bar.finish_and_clear();
         let Findings { figure, setting, labels, series, verdicts } = findings;
-        let (experiment, preset, seconds) = (self.name.clone(), self.preset, self.seconds);
-        let figure =
-            Figure { experiment, figure, preset, seconds, setting, labels, series, verdicts };
+        let figure = Figure {
+            experiment: self.name.clone(),
+            figure,
+            preset: self.preset,
+            seconds: self.seconds,
+            commits: self.commits.iter().cloned().collect(),
+            setting,
+            labels,
+            series,
+            verdicts,
+        };
         figure.write(&self.output)?;
         if let Some(json) = &self.json {
             files::write_json(json, &figure)?;
@@ -229,9 +266,9 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_stored_measurements_counts() {
+    fn the_time_and_the_commit_of_stored_measurements_count() {
         let folder = tempfile::tempdir().unwrap();
-        let store = r#"{"Quick: a": {"value": 1, "seconds": 4.0}}"#;
+        let store = r#"{"Quick: a": {"value": 1, "seconds": 4.0, "commit": "1a2b3c4d"}}"#;
         std::fs::write(folder.path().join("name.measured.json"), store).unwrap();
         let mut measured = Measured::open("name", &options(folder.path())).unwrap();
         let stored: u8 = measured.measure("a", || panic!("measured twice")).unwrap();
@@ -243,7 +280,8 @@ mod tests {
             series: vec![],
             verdicts: vec![],
         });
-        assert_eq!(figure.unwrap().seconds, 4.0);
+        let figure = figure.unwrap();
+        assert_eq!((figure.seconds, figure.commits), (4.0, vec!["1a2b3c4d".into()]));
         assert!(!folder.path().join("name.measured.json").exists());
     }
 

@@ -124,11 +124,12 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Findings {
         figure: "Adaptive clipping, figures 2 and 3".into(),
         setting: format!(
-            "An MLP on drawn digits or MNIST, {BATCH} examples a step, learning rate 0.2 of the \
+            "An MLP on {}, {BATCH} examples a step, learning rate 0.2 of the \
              threshold, which starts at 1/{FAR} or {FAR} times norms of order one; the share of \
              examples at or below it over the last tenth of {steps} steps, {} seeds. Per layer: \
              the geometric rule; of {MEASURED} examples after the last step, in the layer whose \
              share is furthest from the target.",
+            measured.images_name(),
             seeds.len()
         ),
         labels: ["Tracking a quantile", "target quantile", "share of unclipped examples"]

@@ -7,10 +7,11 @@ use toml::{Table, Value};
 use super::TrainError;
 
 /// The recipes that have a name.
-const KNOWN: [(&str, &str); 6] = [
+const KNOWN: [(&str, &str); 7] = [
     ("mnist-cnn", include_str!("../../recipes/mnist-cnn.toml")),
     ("mnist-scattering", include_str!("../../recipes/mnist-scattering.toml")),
     ("mnist-scattering-1", include_str!("../../recipes/mnist-scattering-1.toml")),
+    ("cifar10-scattering", include_str!("../../recipes/cifar10-scattering.toml")),
     ("cifar10-wrn-16-4-1", include_str!("../../recipes/cifar10-wrn-16-4-1.toml")),
     ("cifar10-wrn-16-4-8", include_str!("../../recipes/cifar10-wrn-16-4-8.toml")),
     ("imagenet-nf-resnet-50", include_str!("../../recipes/imagenet-nf-resnet-50.toml")),
