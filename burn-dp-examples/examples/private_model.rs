@@ -33,6 +33,6 @@ fn main() -> Result<(), DpError> {
         })?;
         model = optim.step(0.5, model, batch)?; // noise, ledger, and the step of the optimizer
     }
-    println!("{}", optim.statement(&[1e-5])?);
+    println!("{}", optim.statement(&[1e-5])?.summary()); // the statement also lists its limits
     Ok(())
 }
