@@ -85,7 +85,7 @@ impl Clipping for GroupedClipping {
             .groups
             .public_data()
             .map_or(String::new(), |origin| format!("; merged by norms on {origin}"));
-        format!("per group, L2 norms {}{merged}; noise {:?}", groups.join(", "), self.split)
+        format!("per group, L2 norms {}{merged}; noise {}", groups.join(", "), self.split)
     }
 
     fn to_config(&self, _: Seal) -> Option<ClippingConfig> {
@@ -141,7 +141,7 @@ mod tests {
         let clipping = GroupedClipping::new(groups, vec![0.5, 2.0]).unwrap();
         assert_eq!(clipping.public_data(), [norms.public_data()]);
         let text = clipping.describe();
-        for part in ["a+b at most 0.5, c at most 2;", norms.public_data(), "noise Proportional"] {
+        for part in ["a+b at most 0.5, c at most 2;", norms.public_data(), "noise proportional"] {
             assert!(text.contains(part), "{text}");
         }
     }

@@ -127,7 +127,7 @@ impl Clipping for LayerwiseClipping {
             format!("{master} times the norm of each over the largest")
         });
         format!(
-            "per layer ({}), to {rule} on public data: {}; schedule {}, noise {:?}",
+            "per layer ({}), to {rule} on public data: {}; schedule {}, noise {}",
             self.groups.describe(),
             self.origin,
             self.schedule,

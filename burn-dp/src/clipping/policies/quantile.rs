@@ -201,13 +201,14 @@ impl Clipping for QuantileClipping {
     fn describe(&self) -> String {
         let groups = self.groups.as_ref().map_or_else(
             || "flat".to_string(),
-            |groups| format!("per group ({}; noise {:?})", groups.describe(), self.split),
+            |groups| format!("per group ({}; noise {})", groups.describe(), self.split),
         );
+        let initial: Vec<_> = self.initial.iter().map(f64::to_string).collect();
         format!(
-            "{groups}, to the {} {}; from {:?}, {}, at least {:e}; {}",
+            "{groups}, to the {} {}; from {} by {}, at least {:e}; {}",
             self.estimates[0].target(),
             if self.kind == CountKind::Slack { "mean slack" } else { "quantile of the norms" },
-            self.initial,
+            initial.join(", "),
             self.updates,
             self.estimates[0].floor(),
             self.noise,
@@ -334,21 +335,21 @@ mod tests {
             .unwrap();
         assert_eq!(
             flat.describe(),
-            "flat, to the 0.7 quantile of the norms; from [0.5], Linear rule with learning rate \
-             0.3 (constant), at least 1e-2; noise of standard deviation 0.05 times the expected \
-             batch on each count"
+            "flat, to the 0.7 quantile of the norms; from 0.5 by the linear rule with learning \
+             rate 0.3 (constant), at least 1e-2; noise of standard deviation 0.05 times the \
+             expected batch on each count"
         );
         let schedule = Schedule::steps([(5, 0.5)]).unwrap();
         let grouped = QuantileClipping::new(0.5).unwrap().with_groups(three_groups());
         let grouped = grouped.with_schedule(schedule).with_count_noise(CountNoise::Share(0.1));
         assert_eq!(
             grouped.describe(),
-            "per group (a, b, c; noise Proportional), to the 0.5 quantile of the norms; from [0.1, \
-             0.1, 0.1], Geometric rule with learning rate 0.2 (1, 0.5 from step 5), at least \
-             1e-10; counts use 0.1 of the cost of a step"
+            "per group (a, b, c; noise proportional to the thresholds), to the 0.5 quantile of the \
+             norms; from 0.1, 0.1, 0.1 by the geometric rule with learning rate 0.2 (1, 0.5 from \
+             step 5), at least 1e-10; counts use 0.1 of the cost of a step"
         );
         let slack = QuantileClipping::by_slack(0.3).unwrap().describe();
-        assert!(slack.starts_with("flat, to the 0.3 mean slack; from [0.1], "), "{slack}");
+        assert!(slack.starts_with("flat, to the 0.3 mean slack; from 0.1 by "), "{slack}");
         assert!(slack.ends_with("; counts of slack, which cost nothing"), "{slack}");
     }
 

@@ -158,7 +158,11 @@ impl EstimateUpdates {
 impl std::fmt::Display for EstimateUpdates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { rule, learning_rate, schedule } = self;
-        write!(f, "{rule:?} rule with learning rate {learning_rate} ({schedule})")
+        let rule = match rule {
+            QuantileRule::Linear => "linear",
+            QuantileRule::Geometric => "geometric",
+        };
+        write!(f, "the {rule} rule with learning rate {learning_rate} ({schedule})")
     }
 }
 

@@ -212,7 +212,7 @@ impl Clipping for QuantileTracker {
         };
         let means = if self.means.is_empty() { "" } else { " and means" };
         format!(
-            "quantiles {:?}{means} of the norms of {}, from {}, {}; {clipping}",
+            "quantiles {:?}{means} of the norms of {}, from {} by {}; {clipping}",
             self.quantiles,
             self.groups.describe(),
             self.initial,

@@ -61,6 +61,19 @@ impl NoiseSplit {
     }
 }
 
+impl std::fmt::Display for NoiseSplit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Proportional => f.write_str("proportional to the thresholds"),
+            Self::Uniform => f.write_str("the same for every value"),
+            Self::Shares(shares) => {
+                let shares: Vec<_> = shares.iter().map(f64::to_string).collect();
+                write!(f, "by shares {} of the cost", shares.join(", "))
+            }
+        }
+    }
+}
+
 /// The noise of one step, and the event that the accountant records for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepNoise {
