@@ -429,7 +429,7 @@ fn every_clipping_policy_trains_and_is_named_in_the_statement() {
         ("per-layer --layer-groups 2", "per group"),
         ("automatic", "automatic"),
         ("quantile --target-quantile 0.4 --count-share 0.2", "to the 0.4 quantile of the norms"),
-        ("quantile --quantile-per-layer --quantile-rule linear", "Linear rule"),
+        ("quantile --quantile-per-layer --quantile-rule linear", "linear rule"),
         ("layerwise --public-size 100", "on public data"),
         ("layerwise --layer-multipliers --threshold-decay 0.9", "multiplied"),
     ] {

@@ -1,6 +1,6 @@
 //! Whether the independence of the examples was tested in a run.
 
-use std::any::type_name;
+use std::any::TypeId;
 use std::fmt;
 use std::panic::Location;
 
@@ -133,8 +133,8 @@ pub(crate) struct SeenIndependence {
 /// A function of losses, as far as it can be told from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LossFunction {
-    name: &'static str,
-    /// Where it is given to the library: closures of one function have one name.
+    type_id: TypeId,
+    /// Where it is given to the library: functions behind pointers can have one type.
     caller: &'static Location<'static>,
 }
 
@@ -142,7 +142,7 @@ impl LossFunction {
     /// Returns the function whose type is `F`.
     #[track_caller]
     pub(crate) fn of<F>() -> Self {
-        Self { name: type_name::<F>(), caller: Location::caller() }
+        Self { type_id: typeid::of::<F>(), caller: Location::caller() }
     }
 }
 
@@ -498,6 +498,19 @@ mod tests {
         assert!(tests.begin_values(6, other, true));
         tests.compared(6, other, true);
         assert_eq!(tests.found(), Independence::ByValue { step: 0 });
+    }
+
+    // Closures of one function have one name, and those that a helper passes on one place.
+    #[test]
+    fn closures_that_reach_the_library_by_the_same_call_are_told_apart() {
+        fn of<F: Fn() -> usize>(_: F) -> LossFunction {
+            LossFunction::of::<F>()
+        }
+        let number = 3;
+        let (one, other) = (|| number, || number + 1);
+        assert_eq!(std::any::type_name_of_val(&one), std::any::type_name_of_val(&other));
+        assert_ne!(of(one), of(other));
+        assert_eq!(of(one), of(one));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use burn_dp::clipping::{GroupedClipping, NoiseSplit, QuantileClipping};
 use burn_dp::model::ParameterGroups;
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
 use burn_dp::sampling::DistinctRecords;
+use burn_dp::schedule::Schedule;
 use burn_dp::train::{PrivateTrainingConfig, StepRelease};
 use burn_dp_accountant::correlated_noise::Strategy;
 use burn_dp_accountant::{Budget, DpEvent, PrivacyLedger};
@@ -179,6 +180,23 @@ impl Dataset<usize> for Ending {
 }
 
 // Sharp edge: training ends in the middle of the second block, which has steps 5 to 8.
+// The block is computed in advance as if all of its steps had the noise of the first one.
+#[test]
+fn noise_that_falls_in_the_last_step_of_a_block_is_in_the_last_epsilon() {
+    let schedule = Schedule::steps([(STEPS_PER_EPOCH - 1, 0.5)]).unwrap();
+    let plan = secret_plan().with_noise_schedule(schedule);
+    let private = training_config().init(plan.init().unwrap()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let metric = private.epsilon_metric(1e-5).unwrap().with_interval(STEPS_PER_EPOCH);
+    supervised(&private, folder.path()).metric_train_numeric(metric).launch(learner(&private));
+    let run = private.ledger();
+    let mut first_epoch = PrivacyLedger::new(run.header().clone());
+    first_epoch.record_many(&run.entries()[0].event, STEPS_PER_EPOCH - 1).unwrap();
+    first_epoch.record_many(&run.entries()[1].event, 1).unwrap();
+    let shown = entries(folder.path(), EPSILON, 1).pop().unwrap().current();
+    assert_eq!(shown, first_epoch.epsilon(1e-5).unwrap().upper);
+}
+
 #[test]
 fn the_last_epsilon_equals_the_ledger_wherever_training_stops() {
     let free = training_config().init(secret_plan().init().unwrap()).unwrap().ledger();

@@ -14,12 +14,13 @@ use burn_dp::clipping::FlatClipping;
 use burn_dp::optim::PrivacyPlan;
 use burn_dp::random::InsecureSeed;
 use burn_dp::tune::PrivateSearch;
+use burn_dp_accountant::correlated_noise::Strategy;
 use burn_dp_accountant::{Budget, DpEvent, LedgerHeader, PrivacyLedger, PrivacyStatement, Rounded};
 use serde::Serialize;
 
 use super::individual::{self, IndividualSettings};
 use super::loading::{DataOptions, Loaded};
-use super::options::typed;
+use super::options::{ClippingName, typed};
 use super::output::{FIGURES_FILE, PLOTS, SEARCH_FILE, refuse_fine_tuned, write_ledger};
 use super::statement::published_number;
 use super::{
@@ -248,7 +249,9 @@ fn plan_of_run(
         return Err(TrainError::option("--non-private", "is not possible in a private search"));
     };
     settings.fit(items)?;
-    // Only a description of the run; no noise is drawn from the seed.
+    refuse_costly_counts(private.clipping.name, settings.correlated_noise.as_ref())?;
+    // Only a description of the run; no noise is drawn from the seed. Without correlation, a sum
+    // and its counts cost what the sum alone costs with this noise multiplier.
     let config =
         private.sampling.plan(items, settings.batch_size, settings.correlated_noise.as_ref())?;
     let plan = earlier
@@ -261,11 +264,32 @@ fn plan_of_run(
     Ok(plan)
 }
 
+/// Checks that the counts of adaptive thresholds do not cost more than the plan of a run says.
+///
+/// # Privacy
+///
+/// Their cost is divided by the square of the smallest number on the diagonal of the strategy. From
+/// 1 on, sum and counts cost at most what the sum alone costs with the noise of the plan.
+fn refuse_costly_counts(
+    clipping: ClippingName,
+    strategy: Option<&Strategy>,
+) -> Result<(), TrainError> {
+    let diagonal = strategy.map_or(1.0, Strategy::smallest_diagonal);
+    if !clipping.is_adaptive() || diagonal >= 1.0 {
+        return Ok(());
+    }
+    let reason = format!(
+        "has {diagonal} on its diagonal, and a search does not account for what the counts of \
+         adaptive clipping cost below 1; divide all numbers of the matrix by the smallest one of \
+         its diagonal, without normalized columns, or give another --clipping"
+    );
+    Err(TrainError::option("--correlated-noise", reason))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use burn_dp_accountant::correlated_noise::Strategy;
     use burn_dp_accountant::{NeighboringRelation, UnitOfPrivacy};
     use clap::Parser;
 
@@ -470,6 +494,30 @@ mod tests {
         ledger(NeighboringRelation::ReplaceOne).save(&first).unwrap();
         let error = refused(&out, &after);
         assert!(error.contains("earlier_releases must be for one example"), "{error}");
+    }
+
+    // One run would cost more than the search says.
+    #[test]
+    fn counts_that_cost_more_than_a_search_plans_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("strategy.json");
+        let search = |coefficients: &[f64], clipping: &str| {
+            Strategy::banded_toeplitz(24, coefficients).unwrap().save(&path).unwrap();
+            let line = format!(
+                "--choose lr=0.1 --delta 1e-4 -- digits --train-size 300 --batch-size 50 --steps 24 \
+                 --sampling shuffled-once --correlated-noise {} --clipping {clipping}",
+                path.display()
+            );
+            let options = options(folder.path(), &line);
+            let candidate = &options.candidates().unwrap()[0];
+            Plan::new(&options, candidate, &mut Loaded::default()).map(drop)
+        };
+        for clipping in ["quantile", "quantile --quantile-per-layer"] {
+            let error = search(&[0.9, 0.4], clipping).unwrap_err().to_string();
+            assert!(error.contains("has 0.9 on its diagonal"), "{error}");
+            search(&[1.0, 0.4], clipping).unwrap();
+        }
+        search(&[0.9, 0.4], "flat").unwrap();
     }
 
     #[test]

@@ -26,8 +26,11 @@ pub struct EpsilonMetric {
     last: LastValue,
     delta: f64,
     interval: u64,
-    /// The number of releases at the end of the block that the last value is for.
-    block_end: Option<u64>,
+    /// The number of releases at the end of the block that the last value is for, and the number of
+    /// different releases before it.
+    block_end: Option<(u64, usize)>,
+    /// The ledger that the last value is for. The rest of a block may turn out different.
+    shown: Option<PrivacyLedger>,
     /// The last step, until the end of its epoch.
     seen: Option<Arc<StepRelease>>,
     /// Weak, so that the dashboard does not keep the run and its log open.
@@ -42,6 +45,7 @@ impl EpsilonMetric {
             delta,
             interval: (steps_per_epoch / 20).max(1),
             block_end: None,
+            shown: None,
             seen: None,
             session,
         }
@@ -68,14 +72,15 @@ impl EpsilonMetric {
             1 => release.end_of_block(self.interval).max(releases),
             _ => releases,
         };
-        if self.block_end == Some(end) {
+        if self.block_end == Some((end, events.len())) {
             return None;
         }
-        self.block_end = Some(end);
+        self.block_end = Some((end, events.len()));
         let (event, count) = events.last()?;
         // With correlated noise, the next step continues the run of the last ones.
         let next = event.advanced(*count);
         let ledger = ledger_at(release, &next, end - releases);
+        self.shown = ledger.as_ref().ok().cloned();
         Some(upper(ledger.and_then(|ledger| ledger.epsilon(self.delta))))
     }
 
@@ -95,11 +100,13 @@ impl EpsilonMetric {
                 }
             }
         };
-        if releases == 0 || self.block_end == Some(releases) {
+        let is_shown = self.shown.as_ref().is_some_and(|shown| shown.entries() == ledger.entries());
+        if releases == 0 || is_shown {
             return None;
         }
-        self.block_end = Some(releases);
-        Some(upper(ledger.epsilon(self.delta)))
+        let epsilon = upper(ledger.epsilon(self.delta));
+        self.shown = Some(ledger);
+        Some(epsilon)
     }
 }
 
