@@ -504,8 +504,8 @@ mod tests {
         let search = |coefficients: &[f64], clipping: &str| {
             Strategy::banded_toeplitz(24, coefficients).unwrap().save(&path).unwrap();
             let line = format!(
-                "--choose lr=0.1 --delta 1e-4 -- digits --train-size 300 --batch-size 50 --steps 24 \
-                 --sampling shuffled-once --correlated-noise {} --clipping {clipping}",
+                "--choose lr=0.1 --delta 1e-4 -- digits --train-size 300 --batch-size 50 \
+                 --steps 24 --sampling shuffled-once --correlated-noise {} --clipping {clipping}",
                 path.display()
             );
             let options = options(folder.path(), &line);
