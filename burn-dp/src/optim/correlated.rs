@@ -18,6 +18,9 @@ const ROUND_DIAGONAL_DOWN: f64 = 1.0 - 1e-12;
 pub(crate) struct CorrelatedPlan {
     strategy: Strategy,
     participation: Participation,
+    /// The smallest number on the diagonal, rounded down. To find it takes a pass over the columns,
+    /// and every step needs it.
+    diagonal: f64,
     /// Number of bytes that values of earlier steps may use.
     memory: usize,
 }
@@ -49,7 +52,8 @@ impl CorrelatedPlan {
         let participation = participation(sampler, steps)?;
         participation.validate_for(&strategy)?;
         check_growth(&strategy)?;
-        Ok(Self { strategy, participation, memory: memory.unwrap_or(DEFAULT_MEMORY) })
+        let diagonal = strategy.smallest_diagonal() * ROUND_DIAGONAL_DOWN;
+        Ok(Self { strategy, participation, diagonal, memory: memory.unwrap_or(DEFAULT_MEMORY) })
     }
 
     /// Returns the event of `step`, whose independent noise has the event `noise`.
@@ -72,17 +76,8 @@ impl CorrelatedPlan {
     /// most `examples` times as far. Their participation must be bounded for each example, not
     /// random.
     fn event(&self, step: u64, examples: u64, noise: &DpEvent) -> Result<DpEvent, DpError> {
-        let noise_multiplier = match noise {
-            DpEvent::JointGaussian { noise_multipliers } => {
-                let diagonal = self.strategy.smallest_diagonal() * ROUND_DIAGONAL_DOWN;
-                let mut releases = noise_multipliers.clone();
-                releases.iter_mut().skip(1).for_each(|of_count| *of_count *= diagonal);
-                one_multiplier(&DpEvent::JointGaussian { noise_multipliers: releases })?
-            }
-            of_sum => one_multiplier(of_sum)?,
-        };
         Ok(DpEvent::CorrelatedGaussian {
-            noise_multiplier: over(noise_multiplier, examples),
+            noise_multiplier: over(one_multiplier(noise, self.diagonal)?, examples),
             strategy: self.strategy.clone(),
             participation: self.participation,
             first_step: step,
@@ -142,7 +137,7 @@ pub(super) fn event_of_step(
         (Some(correlated), _) => correlated.event(step, examples, noise),
         (None, _) if examples == 1 => Ok(mechanism.event(noise.clone())),
         (None, &SamplingMechanism::Poisson { sampling_probability }) => {
-            let noise = one_multiplier(noise)?;
+            let noise = one_multiplier(noise, 1.0)?;
             Ok(DpEvent::poisson_sampled_examples(sampling_probability, noise, examples)?)
         }
         // A draw is one of the unit's examples with a probability of at most this, and contributes
@@ -152,7 +147,7 @@ pub(super) fn event_of_step(
             Ok(SamplingMechanism::WithReplacement { dataset_size, batch_size }.event(noise.clone()))
         }
         (None, SamplingMechanism::NoAmplification { .. }) => {
-            Ok(DpEvent::gaussian(over(one_multiplier(noise)?, examples)))
+            Ok(DpEvent::gaussian(over(one_multiplier(noise, 1.0)?, examples)))
         }
         (None, _) => Err(DpError::invalid(
             "sampling",
@@ -171,11 +166,17 @@ fn over(noise_multiplier: f64, examples: u64) -> f64 {
 
 /// Returns the noise multiplier of the one Gaussian release that costs as much as the releases of a
 /// step. A unit with several examples changes all of them by as many contributions.
-fn one_multiplier(noise: &DpEvent) -> Result<f64, DpError> {
+///
+/// # Arguments
+///
+/// - `diagonal`: the factor of the multipliers of the counts, which follow the sum
+fn one_multiplier(noise: &DpEvent, diagonal: f64) -> Result<f64, DpError> {
     match noise {
         DpEvent::Gaussian { noise_multiplier } => Ok(*noise_multiplier),
         DpEvent::JointGaussian { noise_multipliers } => {
-            let releases: Vec<_> = noise_multipliers.iter().map(|&sigma| (1.0, sigma)).collect();
+            let factors = std::iter::once(1.0).chain(std::iter::repeat(diagonal));
+            let releases: Vec<_> =
+                noise_multipliers.iter().zip(factors).map(|(sigma, f)| (1.0, sigma * f)).collect();
             Ok(effective_noise_multiplier(&releases)? * ROUND_DOWN)
         }
         other => Err(DpError::invalid("clipping", format!("must add Gaussian noise, got {other}"))),
@@ -256,7 +257,7 @@ mod tests {
         assert!(is_just_below(over(3.0, 2), 1.5));
         let exact = effective_noise_multiplier(&[(1.0, 2.0), (1.0, 3.0)]).unwrap();
         let joint = DpEvent::JointGaussian { noise_multipliers: vec![2.0, 3.0] };
-        assert!(is_just_below(one_multiplier(&joint).unwrap(), exact));
+        assert!(is_just_below(one_multiplier(&joint, 1.0).unwrap(), exact));
     }
 
     #[test]
@@ -292,10 +293,10 @@ mod tests {
     fn counts_cost_as_much_as_with_the_strategy_divided_by_its_diagonal() {
         let of_step = |noise_multiplier: f64, matrix: &[f64]| {
             let strategy = Strategy::banded_toeplitz(300, matrix).unwrap();
-            let participation = Participation::FixedOrder { period: 100 };
-            let plan = CorrelatedPlan { strategy, participation, memory: 0 };
+            let config = plan(SamplingScheme::ShuffledOnce).with_correlated_noise(strategy);
+            let plan = config.init().unwrap();
             let noise = DpEvent::JointGaussian { noise_multipliers: vec![noise_multiplier, 3.0] };
-            match plan.event(0, 1, &noise).unwrap() {
+            match plan.correlated.as_ref().unwrap().event(0, 1, &noise).unwrap() {
                 DpEvent::CorrelatedGaussian { noise_multiplier, .. } => noise_multiplier,
                 other => panic!("{other}"),
             }

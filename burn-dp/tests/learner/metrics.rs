@@ -179,8 +179,7 @@ impl Dataset<usize> for Ending {
     }
 }
 
-// Sharp edge: training ends in the middle of the second block, which has steps 5 to 8.
-// The block is computed in advance as if all of its steps had the noise of the first one.
+// Sharp edge: a block is computed in advance as if all of its steps had the noise of its first one.
 #[test]
 fn noise_that_falls_in_the_last_step_of_a_block_is_in_the_last_epsilon() {
     let schedule = Schedule::steps([(STEPS_PER_EPOCH - 1, 0.5)]).unwrap();
@@ -197,6 +196,7 @@ fn noise_that_falls_in_the_last_step_of_a_block_is_in_the_last_epsilon() {
     assert_eq!(shown, first_epoch.epsilon(1e-5).unwrap().upper);
 }
 
+// Sharp edge: training ends in the middle of the second block, which has steps 5 to 8.
 #[test]
 fn the_last_epsilon_equals_the_ledger_wherever_training_stops() {
     let free = training_config().init(secret_plan().init().unwrap()).unwrap().ledger();

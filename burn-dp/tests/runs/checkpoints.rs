@@ -86,14 +86,19 @@ fn a_checkpoint_does_not_resume_with_other_numbers() {
     }
 }
 
+/// Returns a run that ended after a checkpoint of its start.
+fn saved() -> (RunFolder, Checkpointer) {
+    let folder = run_folder();
+    let checkpointer = Checkpointer::new(folder.path());
+    let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
+    checkpointer.save(&Net::new(), &optim).unwrap();
+    (folder, checkpointer)
+}
+
 #[test]
 fn damaged_checkpoints_are_refused_with_the_file() {
     let restore = |damage: fn(&std::path::Path)| {
-        let folder = run_folder();
-        let checkpointer = Checkpointer::new(folder.path());
-        let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
-        checkpointer.save(&Net::new(), &optim).unwrap();
-        drop(optim);
+        let (_folder, checkpointer) = saved();
         let checkpoint = checkpointer.latest().unwrap().unwrap();
         damage(checkpoint.folder());
         let plan = config().init().unwrap();
@@ -162,11 +167,7 @@ fn damaged_checkpoints_are_refused_with_the_file() {
 
 #[test]
 fn files_and_key_are_verified_without_a_resumption() {
-    let folder = run_folder();
-    let checkpointer = Checkpointer::new(folder.path());
-    let optim = config().init().unwrap().optimizer(SgdConfig::new().init());
-    checkpointer.save(&Net::new(), &optim).unwrap();
-    drop(optim);
+    let (_folder, checkpointer) = saved();
     let checkpoint = checkpointer.latest().unwrap().unwrap();
     checkpoint.verify().unwrap();
     for file in [checkpoint.folder().join("model.bpk"), checkpointer.key_file().unwrap()] {

@@ -79,9 +79,18 @@ impl EpsilonMetric {
         let (event, count) = events.last()?;
         // With correlated noise, the next step continues the run of the last ones.
         let next = event.advanced(*count);
-        let ledger = ledger_at(release, &next, end - releases);
-        self.shown = ledger.as_ref().ok().cloned();
-        Some(upper(ledger.and_then(|ledger| ledger.epsilon(self.delta))))
+        self.shown = None;
+        Some(match ledger_at(release, &next, end - releases) {
+            Ok(ledger) => self.show(ledger),
+            Err(error) => upper(Err(error)),
+        })
+    }
+
+    /// Returns the ε of a ledger, and remembers the ledger.
+    fn show(&mut self, ledger: PrivacyLedger) -> f64 {
+        let epsilon = upper(ledger.epsilon(self.delta));
+        self.shown = Some(ledger);
+        epsilon
     }
 
     /// Returns the ε of the ledger at the end of an epoch, where some steps of the last block may
@@ -104,9 +113,7 @@ impl EpsilonMetric {
         if releases == 0 || is_shown {
             return None;
         }
-        let epsilon = upper(ledger.epsilon(self.delta));
-        self.shown = Some(ledger);
-        Some(epsilon)
+        Some(self.show(ledger))
     }
 }
 

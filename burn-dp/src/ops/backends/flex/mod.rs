@@ -323,18 +323,8 @@ impl LayerOps for Flex {
     }
 }
 
-/// A tensor of values between -1 and 1, without a period: rows of nearly equal values would compare
-/// rounding errors.
+/// A tensor of arbitrary values between -1 and 1.
 #[cfg(test)]
 fn arbitrary<const D: usize>(shape: [usize; D]) -> burn::tensor::Tensor<D> {
-    let count: usize = shape.iter().product();
-    let value = |index: usize| {
-        let mut hash = index as u32;
-        for factor in [0x7feb_352d, 0x846c_a68b, 1] {
-            hash = (hash ^ (hash >> 16)).wrapping_mul(factor);
-        }
-        hash as i32 as f32 / 2f32.powi(31)
-    };
-    let data = burn::tensor::TensorData::new((0..count).map(value).collect::<Vec<_>>(), shape);
-    burn::tensor::Tensor::from_data(data, &burn::tensor::Device::flex())
+    crate::grads::oracle::numbers(shape, 0, &burn::tensor::Device::flex())
 }
