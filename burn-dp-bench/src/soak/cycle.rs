@@ -27,7 +27,8 @@ pub(super) struct Reference {
     subject: Subject,
     /// The files that it left, by path, with the content of the files that must be equal.
     files: BTreeMap<String, Option<Vec<u8>>>,
-    time: Duration,
+    /// Its duration, if others are killed by signals too.
+    time: Option<Duration>,
 }
 
 /// A fault injected into a process.
@@ -48,14 +49,14 @@ struct Ended {
 }
 
 impl Reference {
-    pub(super) fn of(subject: Subject) -> Result<Self, String> {
+    pub(super) fn of(subject: Subject, signals: bool) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let began = Instant::now();
         let ended = start(subject, folder.path(), &Fault::None)?;
         if !ended.status.success() {
             return Err(format!("the undisturbed run failed: {}", ended.message));
         }
-        let time = began.elapsed();
+        let time = signals.then(|| began.elapsed());
         Ok(Self { subject, files: files(subject, folder.path())?, time })
     }
 
@@ -120,10 +121,10 @@ pub(super) fn cycle(
 }
 
 impl Fault {
-    fn choose(random: &mut Random, time: Duration) -> Self {
-        match random.below(10) {
-            0..=4 => Self::Signal(time.mul_f64(random.below(1_000) as f64 / 1_000.0)),
-            5..=8 => Self::AtOperation(format!("abort:{}", 1 + random.below(OPERATIONS))),
+    fn choose(random: &mut Random, time: Option<Duration>) -> Self {
+        match (random.below(10), time) {
+            (0..=4, Some(time)) => Self::Signal(time.mul_f64(random.below(1_000) as f64 / 1_000.0)),
+            (0..=8, _) => Self::AtOperation(format!("abort:{}", 1 + random.below(OPERATIONS))),
             _ => Self::AtOperation(format!("full:{}", 1 + random.below(OPERATIONS))),
         }
     }

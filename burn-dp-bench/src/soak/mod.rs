@@ -52,7 +52,7 @@ pub fn run(options: SoakOptions) -> Result<(), String> {
     };
     let mut references = BTreeMap::new();
     for &subject in &subjects {
-        references.insert(subject, Reference::of(subject)?);
+        references.insert(subject, Reference::of(subject, !options.no_signals)?);
     }
     let mut report = Report::new(options.seed);
     let began = Instant::now();

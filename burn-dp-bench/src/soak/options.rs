@@ -16,6 +16,9 @@ pub struct SoakOptions {
     /// Seed of the kill points. The moments of signals depend on the machine as well.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Kill only at operations on files, whose moments depend on nothing but the seed.
+    #[arg(long)]
+    pub no_signals: bool,
     /// Only this kind of run.
     #[arg(long, value_enum)]
     pub subject: Option<Subject>,

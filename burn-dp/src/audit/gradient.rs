@@ -157,11 +157,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::nn::{Linear, LinearConfig};
     use burn::optim::SgdConfig;
+    use burn_dp_accountant::UnitOfPrivacy;
     use burn_dp_accountant::audit::Audit;
 
     use super::*;
     use crate::audit::CanaryCoins;
-    use crate::optim::{DpOptimizer, PrivacyPlanConfig};
+    use crate::clipping::GroupedClipping;
+    use crate::model::ParameterGroups;
+    use crate::optim::{DpOptimizer, PrivacyPlanConfig, SamplingScheme};
     use crate::random::InsecureSeed;
     use crate::test_devices::devices;
 
@@ -186,18 +189,22 @@ mod tests {
         }
     }
 
-    /// Trains with the full batch; returns the canaries and the optimizer.
-    fn train(coins: &CanaryCoins, norm: f64, seed: u64) -> (GradientCanaries, DpOptimizer) {
-        let device = devices().remove(0).autodiff();
-        let mut model: Linear = LinearConfig::new(20, 20).init(&device);
-        let units = coins.len();
-        let mut canaries = GradientCanaries::new(&model, units, norm).unwrap();
-        let config = PrivacyPlanConfig::new(units, units as f64).with_steps(4);
-        let config = config.with_noise_multiplier(1.0).with_insecure_seed(InsecureSeed(seed));
+    fn model() -> Linear {
+        LinearConfig::new(20, 20).init(&devices().remove(0).autodiff())
+    }
+
+    /// Trains with canaries of this norm; returns them and the optimizer.
+    fn train(
+        coins: &CanaryCoins,
+        norm: f64,
+        config: PrivacyPlanConfig,
+    ) -> (GradientCanaries, DpOptimizer) {
+        let mut model = model();
+        let mut canaries = GradientCanaries::new(&model, coins.len(), norm).unwrap();
         let plan = config.init().unwrap();
         let sampler = plan.sampler().unwrap();
         let mut optim = plan.optimizer(SgdConfig::new().init());
-        for step in 0..4 {
+        for step in 0..optim.plan().steps() {
             let draw = sampler.draw(step).unwrap();
             let update = |copy: Linear, unit: usize| {
                 if !coins.is_included(unit) {
@@ -213,11 +220,40 @@ mod tests {
         (canaries, optim)
     }
 
+    /// Four steps for 200 units.
+    fn plan(batch_size: f64, noise_multiplier: f64, seed: u64) -> PrivacyPlanConfig {
+        PrivacyPlanConfig::new(200, batch_size)
+            .with_steps(4)
+            .with_noise_multiplier(noise_multiplier)
+            .with_insecure_seed(InsecureSeed(seed))
+    }
+
+    #[test]
+    fn canaries_show_less_than_the_epsilon_of_any_plan() {
+        let groups = ParameterGroups::per_layer(&model()).unwrap();
+        let grouped = GroupedClipping::equal(groups, 1.0).unwrap();
+        let fixed = |config: PrivacyPlanConfig| config.with_sampling(SamplingScheme::FixedSize);
+        for (name, config) in [
+            ("sampled", plan(60.0, 0.5, 2)),
+            ("a fixed size", fixed(plan(60.0, 1.0, 3))),
+            ("groups", plan(200.0, 1.0, 4).with_clipping(grouped)),
+            ("users", plan(200.0, 1.0, 5).with_unit(UnitOfPrivacy::User)),
+        ] {
+            let coins = CanaryCoins::from_seed(200, InsecureSeed(6));
+            let (canaries, optim) = train(&coins, 7.0, config);
+            let scores = coins.scores(canaries.scores()).unwrap();
+            let audit = Audit::new(&scores, 1e-5).unwrap().with_significance(1e-3).unwrap();
+            let (lower, epsilon) =
+                (audit.one_run().epsilon_lower, optim.plan().epsilon_at_end(1e-5).unwrap());
+            assert!(lower <= epsilon && lower > 0.0, "{name}: {lower} {epsilon}");
+        }
+    }
+
     #[test]
     fn scores_are_the_noisy_sums_of_the_steps() {
         // The norm is clipped to 1: the mean of an included score is 4 steps / 200 units.
         let coins = CanaryCoins::from_seed(200, InsecureSeed(1));
-        let (canaries, optim) = train(&coins, 7.0, 1);
+        let (canaries, optim) = train(&coins, 7.0, plan(200.0, 1.0, 1));
         let scores = coins.scores(canaries.scores()).unwrap();
         let mean = |list: &[f64]| list.iter().sum::<f64>() / list.len() as f64 * 200.0;
         // About 100 scores with standard deviation 2: five standard errors.

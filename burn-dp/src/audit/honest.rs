@@ -2,7 +2,8 @@
 //!
 //! Each audit notices mistakes in the steps of the library. `xtask/guards` plants them, one at a
 //! time: no noise, no clipping, a layer without noise, noise that is too small for several groups,
-//! the same noise in each step, sampling that is not, and counts that are not accounted for.
+//! the same noise in each step, sampling that is not, units that are added twice, and counts that
+//! are not accounted for.
 
 #![allow(clippy::unwrap_used)]
 
@@ -62,6 +63,8 @@ struct Run {
     optim: DpOptimizer,
     sampler: Box<dyn Sampler>,
     width: usize,
+    /// Whether the loop adds the units of a step a second time, and ignores the error.
+    repeats: bool,
 }
 
 impl Run {
@@ -69,7 +72,7 @@ impl Run {
         let plan = plan.init().unwrap();
         let sampler = plan.sampler().unwrap();
         let optim = plan.optimizer(SgdConfig::new().init()).with_independence_check(false);
-        Self { model: Layers::new(width, layers), optim, sampler, width }
+        Self { model: Layers::new(width, layers), optim, sampler, width, repeats: false }
     }
 
     fn epsilon(&self) -> f64 {
@@ -92,6 +95,9 @@ impl Run {
             model.losses(Tensor::from_data(rows, &device))
         };
         self.optim.backward(&model, &draw, losses).unwrap();
+        if self.repeats {
+            let _ = self.optim.backward(&model, &draw, losses);
+        }
         self.model = self.optim.step(1.0, model.clone(), draw).map_err(|e| e.to_string()).unwrap();
         let batch = self.optim.plan().expected_batch_size();
         let change = |(before, after): (&f32, &f32)| f64::from(before - after) * batch;
@@ -102,13 +108,8 @@ impl Run {
 
 /// Returns the coins of the canaries, and the sums of every layer over the steps of a run. The
 /// gradient of an included canary has the norm `norm` times `sign` of the step.
-fn train(
-    plan: PrivacyPlanConfig,
-    norm: f64,
-    sign: impl Fn(u64) -> f64,
-) -> (CanaryCoins, Vec<Vec<f64>>, f64) {
+fn train(mut run: Run, norm: f64, sign: impl Fn(u64) -> f64) -> (CanaryCoins, Vec<Vec<f64>>, f64) {
     let coins = CanaryCoins::from_seed(CANARIES, InsecureSeed(77));
-    let mut run = Run::new(plan, CANARIES, LAYERS);
     let mut sums = vec![vec![0.0; CANARIES]; LAYERS];
     for step in 0..run.optim.plan().steps() {
         let value = sign(step) * norm / (LAYERS as f64).sqrt();
@@ -118,6 +119,11 @@ fn train(
         }
     }
     (coins, sums, run.epsilon())
+}
+
+/// A run with a place for each canary in each layer.
+fn run(plan: PrivacyPlanConfig) -> Run {
+    Run::new(plan, CANARIES, LAYERS)
 }
 
 fn of_all_layers(coins: &CanaryCoins, sums: &[Vec<f64>]) -> AuditScores {
@@ -132,7 +138,7 @@ fn gdp(scores: &AuditScores) -> f64 {
 #[test]
 fn an_audit_of_clipped_and_noisy_sums_stays_below_their_epsilon() {
     // Ten times the threshold.
-    let (coins, sums, epsilon) = train(plan(CANARIES, 1), 10.0, |_| 1.0);
+    let (coins, sums, epsilon) = train(run(plan(CANARIES, 1)), 10.0, |_| 1.0);
     let lower = gdp(&of_all_layers(&coins, &sums));
     assert!(lower <= epsilon && lower > epsilon / 3.0, "{lower} {epsilon}");
     for (layer, sums) in sums.iter().enumerate() {
@@ -145,7 +151,7 @@ fn an_audit_of_clipped_and_noisy_sums_stays_below_their_epsilon() {
 fn an_audit_of_layers_in_groups_stays_below_their_epsilon() {
     let groups = ParameterGroups::per_layer(&Layers::new(CANARIES, LAYERS)).unwrap();
     let plan = plan(CANARIES, 2).with_clipping(GroupedClipping::equal(groups, 1.0).unwrap());
-    let (coins, sums, epsilon) = train(plan, 10.0, |_| 1.0);
+    let (coins, sums, epsilon) = train(run(plan), 10.0, |_| 1.0);
     let lower = gdp(&of_all_layers(&coins, &sums));
     assert!(lower <= epsilon && lower > epsilon / 3.0, "{lower} {epsilon}");
 }
@@ -153,7 +159,7 @@ fn an_audit_of_layers_in_groups_stays_below_their_epsilon() {
 #[test]
 fn an_audit_of_differences_between_steps_stays_below_their_epsilon() {
     let sign = |step: u64| if step.is_multiple_of(2) { 1.0 } else { -1.0 };
-    let (coins, sums, epsilon) = train(plan(CANARIES, 3), 1.0, sign);
+    let (coins, sums, epsilon) = train(run(plan(CANARIES, 3)), 1.0, sign);
     let lower = gdp(&of_all_layers(&coins, &sums));
     assert!(lower <= epsilon && lower > epsilon / 3.0, "{lower} {epsilon}");
 }
@@ -164,11 +170,19 @@ fn an_audit_of_sampled_units_stays_below_their_epsilon() {
         .with_steps(40)
         .with_noise_multiplier(2.0)
         .with_insecure_seed(InsecureSeed(4));
-    let (coins, sums, epsilon) = train(plan, 1.0, |_| 1.0);
+    let (coins, sums, epsilon) = train(run(plan), 1.0, |_| 1.0);
     let scores = of_all_layers(&coins, &sums);
     let audit = Audit::new(&scores, DELTA).unwrap().with_significance(1e-3).unwrap();
     let lower = audit.one_run().epsilon_lower;
     assert!(lower <= epsilon, "{lower} {epsilon}");
+}
+
+#[test]
+fn an_audit_of_units_that_a_loop_adds_twice_stays_below_their_epsilon() {
+    let run = Run { repeats: true, ..run(plan(CANARIES, 5)) };
+    let (coins, sums, epsilon) = train(run, 1.0, |_| 1.0);
+    let lower = gdp(&of_all_layers(&coins, &sums));
+    assert!(lower <= epsilon && lower > epsilon / 3.0, "{lower} {epsilon}");
 }
 
 /// Number of units without a coin in the runs with one canary.

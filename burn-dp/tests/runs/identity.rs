@@ -351,6 +351,27 @@ fn declared_records_that_are_drawn_again_are_refused_in_the_first_step() {
     assert!(error.contains("when the same batch is computed again"), "{error}");
 }
 
+/// The first backward pass on a data set, in batches of this size.
+fn first_pass(
+    dataset: impl DistinctRecords<usize> + 'static,
+    batch_size: f64,
+) -> Result<(), DpError> {
+    let plan = PrivacyPlanConfig::new(UNITS, batch_size).with_sampling(SamplingScheme::FixedSize);
+    let plan = plan.with_steps(1).with_noise_multiplier(1.0).init()?;
+    let mut optim = plan.optimizer(SgdConfig::new().init());
+    let batch = plan.batches(dataset, Rows, &device())?.next().unwrap()?;
+    optim.backward_batch(&Net::new(), &batch, 64, Net::losses)
+}
+
+// Only a batch of at least 32 compared units says something about equal records.
+#[test]
+fn a_declared_record_behind_every_index_is_refused_in_the_first_step() {
+    let error = first_pass(Distinct::assume(First), 40.0).unwrap_err().to_string();
+    assert!(error.contains("all 35 compared examples have the same loss"), "{error}");
+    first_pass(Distinct::assume(First), 30.0).unwrap();
+    first_pass(Distinct::assume(records()), 40.0).unwrap();
+}
+
 /// Checks that a data set of these records passes the checks of `inner` on, for its first item.
 fn passes_on<I: Clone>(dataset: impl DistinctRecords<I>, others: &[I]) {
     assert_eq!(dataset.identity(), RecordIdentity::Compared);

@@ -12,9 +12,15 @@ use crate::device_read::read_f64;
 use crate::grads::PrivateBackward;
 use crate::grads::directions::Directions;
 use crate::model::{ParameterGroups, private_copy};
+use crate::sampling::RecordIdentity;
 
 /// Maximum number of units that are also computed alone.
 const ALONE: usize = 16;
+
+/// Number of units from which on it is no accident that all have equal values, and how much equal
+/// values may differ, relative to their size: rows of a product are rounded in different ways.
+const EQUAL_UNITS: usize = 32;
+const EQUAL: f64 = 1e-6;
 
 /// One of this many units appears twice in the larger batch.
 const LARGER: usize = 8;
@@ -101,10 +107,11 @@ pub(crate) async fn compare_values<M: Module>(
             return Err(mixed(&name(&groups, backward, quantity), arrangement));
         }
     }
+    let is_one_record = is_one_record(&batch);
     let (mut losses, mut tolerances) = (batch.values, tolerances);
     losses.truncate(backward.group_size());
     tolerances.truncate(backward.group_size());
-    Ok(Some(Compared { losses, tolerances, share_of_half }))
+    Ok(Some(Compared { losses, tolerances, share_of_half, is_one_record }))
 }
 
 /// The losses of units that were compared between different batches.
@@ -116,9 +123,32 @@ pub(crate) struct Compared {
     tolerances: Vec<Vec<f64>>,
     /// The share of the tolerances by which half of the units may differ.
     share_of_half: f64,
+    /// Whether all units have the same loss and the same gradient.
+    is_one_record: bool,
 }
 
 impl Compared {
+    /// Checks that the units are different records, if nothing but the type of their data set says
+    /// so.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::NotPerExample`] if all of them, and at least 32, have one loss and one
+    /// gradient.
+    pub(crate) fn check_records(&self, identity: RecordIdentity) -> Result<(), DpError> {
+        if !self.is_one_record || identity != RecordIdentity::Declared {
+            return Ok(());
+        }
+        let units = self.losses[0].len();
+        Err(DpError::NotPerExample {
+            reason: format!(
+                "all {units} compared examples have the same loss and the same gradient: the data \
+                 set may return one record under several indices; let `Distinct` compare the \
+                 records, or their keys"
+            ),
+        })
+    }
+
     /// Compares `losses`, `[rows]`, of a pass that begins with the same units. Returns whether it
     /// has a loss for each of them.
     ///
@@ -146,6 +176,16 @@ impl Compared {
         }
         Ok(true)
     }
+}
+
+/// Returns whether the units, if they are many, have equal values, none of which is lost in
+/// rounding.
+fn is_one_record(batch: &Observed) -> bool {
+    let equal = |(values, scales): (&Vec<f64>, &Vec<f64>)| {
+        let near = |value: &f64| (value - values[0]).abs() <= EQUAL * scales[0];
+        values.len() >= EQUAL_UNITS && values.iter().all(near)
+    };
+    batch.values.iter().zip(&batch.scales).all(equal)
 }
 
 /// Returns the name of a quantity for messages.
@@ -307,6 +347,7 @@ mod tests {
             losses: vec![vec![1.0; 8]; 2],
             tolerances: vec![vec![0.1; 8]; 2],
             share_of_half: 0.1,
+            is_one_record: false,
         };
         let check = |changed: &[(usize, f32)], rows: usize| {
             let mut losses = [1f32; 20];

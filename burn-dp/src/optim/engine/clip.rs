@@ -93,7 +93,10 @@ pub(crate) async fn clip_rows<M: Module, O: Send + 'static, T>(
         let compared = compared?;
         let (losses, output) = forward.run(&*computing, input, &part);
         if let Some(compared) = compared {
-            let checked = compared.check(&losses).await;
+            let checked = match compared.check_records(part.records().identity) {
+                Ok(()) => compared.check(&losses).await,
+                Err(error) => Err(error),
+            };
             run.with(|engine| ends(engine, matches!(checked, Ok(true))));
             checked?;
         }
