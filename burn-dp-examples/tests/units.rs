@@ -124,6 +124,25 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
 }
 
 #[test]
+fn the_learning_rate_of_the_server_can_be_divided_by_the_threshold() {
+    let folder = tempfile::tempdir().unwrap();
+    roles(folder.path());
+    let losses = |options: &str| {
+        let line = format!("{USERS} --insecure-seed 1 --noise-multiplier 1 {options}");
+        let figures = figures(folder.path(), &line).0;
+        std::fs::remove_dir_all(folder.path().join("out")).unwrap();
+        let measurements = figures["measurements"].as_array().unwrap().clone();
+        measurements.iter().map(|measured| measured["test_loss"].clone()).collect::<Vec<_>>()
+    };
+    let divided = losses("--clipping flat --max-update-norm 0.25 --server-lr-over-threshold");
+    assert_eq!(divided, losses("--clipping flat --max-update-norm 0.25 --server-lr 4"));
+    assert_ne!(divided, losses("--clipping flat --max-update-norm 0.25"));
+    // The threshold changes after each round, and so does the learning rate.
+    let adaptive = losses("--max-update-norm 0.25 --server-lr-over-threshold");
+    assert_ne!(adaptive, losses("--max-update-norm 0.25 --server-lr 4"));
+}
+
+#[test]
 fn the_budget_of_users_covers_an_earlier_run() {
     let folder = tempfile::tempdir().unwrap();
     roles(folder.path());

@@ -58,6 +58,10 @@ pub struct RoundOptions {
     /// Learning rate of the server.
     #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
     pub server_lr: f64,
+    /// Divide --server-lr by the clipping threshold of each round, so that the size of a step does
+    /// not follow the threshold.
+    #[arg(long)]
+    pub server_lr_over_threshold: bool,
     /// Momentum of the server's sgd.
     #[arg(long, default_value_t = 0.9, allow_hyphen_values = true)]
     pub server_momentum: f64,

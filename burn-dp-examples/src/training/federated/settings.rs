@@ -166,7 +166,8 @@ fn refuse_foreign(options: &TrainOptions, clipping: ClippingName) -> Result<(), 
     }
     if training.server_optimizer == OptimizerName::Adam {
         let choice = "with --server-optimizer adam";
-        given.refuse(&["--server-momentum"], choice, "--server-optimizer sgd")?;
+        let of_sgd = ["--server-momentum", "--server-lr-over-threshold"];
+        given.refuse(&of_sgd, choice, "--server-optimizer sgd")?;
     }
     Ok(())
 }
@@ -282,6 +283,12 @@ impl FederatedSettings {
         })
     }
 
+    /// Returns the learning rate of the server in a round with this clipping threshold.
+    pub(super) fn server_lr(&self, threshold: f64) -> f64 {
+        let RoundOptions { server_lr, server_lr_over_threshold, .. } = self.training;
+        if server_lr_over_threshold { server_lr / threshold } else { server_lr }
+    }
+
     /// Returns the optimizer of the server.
     pub(super) fn server(&self) -> ModuleOptimizer {
         optimizer(self.training.server_optimizer, self.training.server_momentum)
@@ -343,6 +350,7 @@ mod tests {
             ("--algorithm fed-sgd", "--local-epochs 9", "--algorithm fed-avg"),
             ("--algorithm fed-sgd", "--local-batch-size 9", "--algorithm fed-avg"),
             ("--server-optimizer adam", "--server-momentum 0.3", "--server-optimizer sgd"),
+            ("--server-optimizer adam", "--server-lr-over-threshold", "--server-optimizer sgd"),
         ] {
             let confirmed = if choice.ends_with("layerwise") { "--public-users" } else { "" };
             let line = format!("--federated {choice} {confirmed} {option}");

@@ -92,7 +92,7 @@ impl<'a> UserTraining<'a> {
         let mut measurements: Vec<RoundFigures> = Vec::new();
         let (mut time, mut since) = (Duration::ZERO, Instant::now());
         while (training.rounds() as usize) < rounds {
-            let lr = settings.training.server_lr;
+            let lr = settings.server_lr(threshold(&training)?);
             let stopped;
             (model, stopped) = within_budget(training.round(lr, model, &users.train, losses))?;
             if let Some(reason) = stopped {
@@ -117,13 +117,12 @@ impl<'a> UserTraining<'a> {
             }
             let test = measure(&model, &users.test, device);
             let epsilon = training.optimizer().privacy_spent(delta)?.upper;
-            let thresholds = training.optimizer().plan().clipping().thresholds(round as u64)?;
             let figures = RoundFigures {
                 round,
                 test_loss: test.loss,
                 test_accuracy: test.accuracy,
                 epsilon: epsilon.is_finite().then_some(epsilon),
-                threshold: thresholds.total_norm(),
+                threshold: threshold(&training)?,
                 update_norms: norms::named(&public),
             };
             progress(round, Some(&figures));
@@ -171,6 +170,13 @@ pub fn figures(
     device: &Device,
 ) -> Result<FederatedFigures, TrainError> {
     Ok(UserTraining::prepare(settings, users, device, None)?.train(None, |_, _| ())?.2)
+}
+
+/// Returns the clipping threshold of the next round, all groups together. It depends only on noisy
+/// counts and public norms.
+fn threshold(training: &FederatedTraining) -> Result<f64, DpError> {
+    let clipping = training.optimizer().plan().clipping();
+    Ok(clipping.thresholds(training.rounds())?.total_norm())
 }
 
 fn public_norms(

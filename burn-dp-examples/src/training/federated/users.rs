@@ -74,6 +74,23 @@ impl Users {
     pub fn private(&self) -> usize {
         self.train.users().len()
     }
+
+    /// Returns the share of the most frequent token in the measured text of the public users: the
+    /// accuracy of a prediction that depends on no text.
+    pub fn most_frequent_share(&self) -> f64 {
+        let mut counts = vec![0usize; self.tokens];
+        let predicted = measured(&self.test).flat_map(|window| &window[1..]);
+        for &token in predicted.filter(|&&token| token != shakespeare::PADDING) {
+            counts[usize::from(token)] += 1;
+        }
+        let most = counts.iter().copied().max().unwrap_or_default();
+        most as f64 / counts.iter().sum::<usize>() as f64
+    }
+}
+
+/// Returns the windows of public users that are measured.
+fn measured(users: &PublicData<Vec<Window>>) -> impl Iterator<Item = &Window> {
+    users.items().iter().flat_map(|user| user.iter().take(MEASURED_OF_USER))
 }
 
 /// Reads the users.
@@ -99,8 +116,7 @@ pub(super) fn measure(
     device: &Device,
 ) -> Evaluation {
     let model = model.valid();
-    let few = users.items().iter().flat_map(|user| user.iter().take(MEASURED_OF_USER));
-    let windows: Vec<Window> = few.cloned().collect();
+    let windows: Vec<Window> = measured(users).cloned().collect();
     let (mut loss, mut right, mut tokens) = (0.0, 0.0, 0.0);
     for windows in windows.chunks(MEASURED) {
         let batch = WindowBatch::new(windows, device);
@@ -129,6 +145,18 @@ mod tests {
             "user": format!("role {number}"), "text": format!("The text of role {number}.")
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn the_most_frequent_token_is_counted_among_the_predicted_ones() {
+        let roles = (0..60).map(|number| {
+            let json = serde_json::json!({ "user": format!("role {number}"), "text": "baaab" });
+            serde_json::from_value(json).unwrap()
+        });
+        let users = Users::new("roles", roles.collect(), &Tokens::Characters, 8).unwrap();
+        // Three of the four characters after the first one.
+        let share = users.most_frequent_share();
+        assert!((share - 0.75).abs() < 1e-12, "{share}");
     }
 
     #[test]
