@@ -420,6 +420,8 @@ fn other_networks_local_adam_and_sparsification_are_options_also_of_a_resumed_ru
     );
     let (whole, _) = figures(folder.path(), &line);
     assert_eq!(whole["model"], "bn-convnet");
+    let fixed = whole["fixed_share"].as_f64().unwrap();
+    assert!(fixed > 0.0 && fixed <= 1.0, "{fixed}");
     let statement = std::fs::read_to_string(folder.path().join("out/privacy.json")).unwrap();
     let statement: Value = serde_json::from_str(&statement).unwrap();
     let facts = &statement["facts"];

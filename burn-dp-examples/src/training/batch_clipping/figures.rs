@@ -45,6 +45,8 @@ pub struct BatchFigures {
     pub epsilon: Option<f64>,
     /// The measurements.
     pub epochs: Vec<EpochFigures>,
+    /// Share of the values of the model that sparsification fixed; absent without it.
+    pub fixed_share: Option<f64>,
     /// Time of the steps, without measurements.
     pub train_seconds: f64,
     /// Version of this crate.

@@ -18,4 +18,4 @@ pub use options::{
 };
 pub use run::run;
 pub use settings::BatchSettings;
-pub use training::figures;
+pub use training::{figures, with_public_statistics};

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use burn::data::dataloader::batcher::Batcher;
+use burn::module::Module;
 use burn::optim::SgdConfig;
 use burn::tensor::Device;
 use burn_dp::model::ParameterGroups;
@@ -179,6 +180,7 @@ impl<'a> BatchTraining<'a> {
         }
         let (model, test) = last.unwrap_or_else(|| measured(&model));
         let epsilon = optim.privacy_spent(settings.privacy.delta)?.upper;
+        let share = |sparsifier: &Sparsifier| sparsifier.fixed() as f64 / model.num_params() as f64;
         let figures = BatchFigures {
             dataset: data.name.clone(),
             model: typed(settings.model),
@@ -193,6 +195,7 @@ impl<'a> BatchTraining<'a> {
             test_accuracy: test.accuracy,
             epsilon: epsilon.is_finite().then_some(epsilon),
             epochs,
+            fixed_share: optim.sparsifier().map(share),
             train_seconds: time.as_secs_f64(),
             version: env!("CARGO_PKG_VERSION"),
         };
@@ -226,7 +229,15 @@ pub fn figures(
 
 /// Returns the model for release: the statistics of BatchNorm come from public images. Without
 /// them, there is no BatchNorm.
-fn with_public_statistics(model: &BatchModel, data: &BatchData, trained: &Device) -> BatchModel {
+///
+/// # Arguments
+///
+/// - `trained`: the device of the model, with automatic differentiation
+pub fn with_public_statistics(
+    model: &BatchModel,
+    data: &BatchData,
+    trained: &Device,
+) -> BatchModel {
     let Some(public) = &data.public else { return model.clone() };
     public_statistics(
         model.clone(),
