@@ -19,7 +19,7 @@ const THRESHOLDS: [f64; 5] = [0.03, 0.1, 0.3, 1.0, 3.0];
 
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
-    let setting = UserSetting::of(&measured)?;
+    let setting = UserSetting::of(&measured)?.with_lr_over_threshold();
     let epsilons = if measured.quick() { &QUICK[..] } else { &EPSILONS[..] };
     let seeds = measured.seeds.clone();
     let contenders: Vec<Option<f64>> = THRESHOLDS.into_iter().map(Some).chain([None]).collect();
@@ -51,9 +51,12 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Findings {
         figure: "Adaptive clipping of users, utility against fixed thresholds".into(),
         setting: format!(
-            "{}, {} seeds. Adaptive: the median, from 0.1, by the geometric rule; its counts are a \
-             part of ε.",
+            "{}, SGD with momentum {} on the server and a learning rate of {} over the threshold \
+             of the round, {} seeds. Adaptive: the median, from 0.1, by the geometric rule; its \
+             counts are a part of ε.",
             setting.sentence(),
+            setting.federated.training.server_momentum,
+            setting.federated.training.server_lr,
             seeds.len()
         ),
         labels: ["Fixed and adaptive thresholds of users", "fixed threshold", "accuracy"]

@@ -49,9 +49,10 @@ impl UserSetting {
         let training = &mut federated.training;
         training.tied = true;
         let roles = if measured.quick() {
-            (training.rounds, training.users_per_round) = (50, 120);
+            (training.rounds, training.users_per_round) = (40, 80);
             (training.embedding, training.hidden) = (8, 24);
-            (training.length, training.max_examples, training.local_batch_size) = (20, 8, 8);
+            // Two local steps.
+            (training.length, training.max_examples, training.local_batch_size) = (20, 8, 4);
             QUICK
         } else {
             PAPER
@@ -68,6 +69,13 @@ impl UserSetting {
             Some(_) => ClippingName::Flat,
             None => ClippingName::Quantile,
         };
+        self
+    }
+
+    /// Divides the learning rate of the server by the threshold of each round: thresholds are
+    /// compared, not learning rates.
+    pub(super) fn with_lr_over_threshold(mut self) -> Self {
+        self.federated.training.server_lr_over_threshold = true;
         self
     }
 
@@ -108,12 +116,17 @@ impl UserSetting {
         Ok(figures.measurements.last().map_or(f64::NAN, |last| last.test_accuracy))
     }
 
-    /// Describes the training in a sentence.
+    /// Describes federated averaging in a sentence.
     pub(super) fn sentence(&self) -> String {
+        format!("Federated averaging of {}", self.network())
+    }
+
+    /// Describes the network, the users and the rounds.
+    pub(super) fn network(&self) -> String {
         let training = &self.federated.training;
         format!(
-            "Federated averaging of a next-character LSTM with tied embedding and output \
-             ({} and {} wide) on {}, {} rounds of {} users, δ = {DELTA:e}",
+            "a next-character LSTM with tied embedding and output ({} and {} wide) on {}, {} \
+             rounds of {} users, local batches of {} of at most {} examples, δ = {DELTA:e}",
             training.embedding,
             training.hidden,
             match self.data {
@@ -121,7 +134,9 @@ impl UserSetting {
                 data => data.to_string(),
             },
             training.rounds,
-            training.users_per_round
+            training.users_per_round,
+            training.local_batch_size,
+            training.max_examples
         )
     }
 
