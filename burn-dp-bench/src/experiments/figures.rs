@@ -8,7 +8,7 @@ use super::measured::FigureOptions;
 use super::{
     clipping_memory, clipping_time, clipping_utility, correlated_noise, correlated_noise_users,
     count_share, layer_norms, layerwise_clipping, layerwise_noise, quantile_tracking, tan_averages,
-    tan_data_size, tan_privacy, tan_scaling, update_norms, user_clipping,
+    tan_data_size, tan_privacy, tan_scaling, update_norms, user_clipping, user_variants,
 };
 
 /// An experiment with a verdict.
@@ -30,7 +30,7 @@ pub(super) const fn figure(
 }
 
 /// All experiments with a verdict, in the order of the page.
-pub(super) const FIGURES: [FigureExperiment; 23] = [
+pub(super) const FIGURES: [FigureExperiment; 24] = [
     figure(
         clipping_time::MODELS,
         clipping_time::models,
@@ -81,6 +81,12 @@ pub(super) const FIGURES: [FigureExperiment; 23] = [
         user_clipping::NAME,
         user_clipping::run,
         "Adaptive clipping of users without tuning, and fixed thresholds",
+    ),
+    figure(
+        user_variants::NAME,
+        user_variants::run,
+        "Federated averaging and federated SGD, with SGD and Adam on the server (adaptive \
+         clipping, algorithm 1)",
     ),
     figure(
         count_share::NAME,

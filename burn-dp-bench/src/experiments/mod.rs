@@ -30,6 +30,7 @@ mod trial;
 mod update_norms;
 mod user_clipping;
 mod user_training;
+mod user_variants;
 
 pub use accuracy_epsilon::{AccuracyAtEpsilon, AccuracyEpsilon, AccuracyEpsilonOptions};
 pub use adaptive_clipping::{AdaptiveClippingOptions, AdaptiveClippingRun};

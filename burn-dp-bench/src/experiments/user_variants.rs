@@ -1,0 +1,200 @@
+//! Federated averaging and federated SGD, each with SGD and with Adam on the server, under adaptive
+//! clipping at equal ε.
+//!
+//! # References
+//!
+//! G. Andrew, O. Thakkar, H. B. McMahan, S. Ramaswamy, "Differentially Private Learning with
+//! Adaptive Clipping", 2021, section 2.2 and algorithm 1.
+
+use burn_dp_examples::training::federated::{AlgorithmName, FederatedFigures};
+use burn_dp_examples::training::{OptimizerName, TrainError};
+use serde::{Deserialize, Serialize};
+
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
+use super::measured::{FigureOptions, Measured};
+use super::user_training::UserSetting;
+
+pub(super) const NAME: &str = "user-variants";
+
+const EPSILON: f64 = 8.0;
+
+/// Initial threshold, several times smaller than the norms of the updates.
+const START: f64 = 0.03;
+
+/// Factors of the server's learning rate.
+const FACTORS: [f64; 3] = [0.3, 1.0, 3.0];
+
+/// What users compute, and how the server applies it.
+struct Variant {
+    name: &'static str,
+    algorithm: AlgorithmName,
+    server: OptimizerName,
+    /// Learning rate of the server at a factor of one; of SGD, over the threshold.
+    lr: f64,
+}
+
+const VARIANTS: [Variant; 4] = [
+    Variant {
+        name: "FedAvg, SGD",
+        algorithm: AlgorithmName::FedAvg,
+        server: OptimizerName::Sgd,
+        lr: 1.0,
+    },
+    Variant {
+        name: "FedAvg, Adam",
+        algorithm: AlgorithmName::FedAvg,
+        server: OptimizerName::Adam,
+        lr: 0.01,
+    },
+    Variant {
+        name: "FedSGD, SGD",
+        algorithm: AlgorithmName::FedSgd,
+        server: OptimizerName::Sgd,
+        lr: 1.0,
+    },
+    Variant {
+        name: "FedSGD, Adam",
+        algorithm: AlgorithmName::FedSgd,
+        server: OptimizerName::Adam,
+        lr: 0.01,
+    },
+];
+
+impl Variant {
+    /// Returns the training with a factor of the server's learning rate.
+    fn setting(&self, base: &UserSetting, factor: f64) -> UserSetting {
+        let mut setting = base.clone();
+        let training = &mut setting.federated.training;
+        training.algorithm = self.algorithm;
+        training.server_optimizer = self.server;
+        training.server_lr = self.lr * factor;
+        // The steps of Adam do not depend on the threshold.
+        training.server_lr_over_threshold = self.server == OptimizerName::Sgd;
+        setting
+    }
+}
+
+/// The end of a training.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct End {
+    accuracy: f64,
+    /// The threshold over the norm of the updates of public users.
+    threshold: f64,
+}
+
+impl End {
+    fn of(figures: &FederatedFigures) -> Option<Self> {
+        let last = figures.measurements.last()?;
+        let squares = last.update_norms.iter().map(|(_, norm)| norm * norm);
+        let norm = squares.sum::<f64>().sqrt();
+        Some(Self { accuracy: last.test_accuracy, threshold: last.threshold / norm })
+    }
+}
+
+pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(NAME, options)?;
+    let mut base = UserSetting::of(&measured)?.with_threshold(None).with_epsilon(EPSILON);
+    base.federated.training.max_update_norm = Some(START);
+    let seeds = measured.seeds.clone();
+    measured.expect(VARIANTS.len() * FACTORS.len() * seeds.len());
+    let mut shares = Vec::new();
+    for &seed in &seeds {
+        shares.push(base.users(&measured, seed)?.most_frequent_share());
+    }
+    let (mut series, mut best, mut thresholds) = (Vec::new(), Vec::new(), Vec::new());
+    for variant in VARIANTS {
+        let (mut points, mut ratios) = (Vec::new(), Vec::new());
+        for factor in FACTORS {
+            let setting = variant.setting(&base, factor);
+            let mut ends: Vec<End> = Vec::new();
+            for &seed in &seeds {
+                let users = setting.users(&measured, seed)?;
+                let run = || -> Result<Option<End>, TrainError> {
+                    Ok(End::of(&setting.train(&users, seed)?))
+                };
+                let name = format!("{}, {}, {seed}", variant.name, setting.label());
+                ends.extend(measured.measure(&name, run)?);
+            }
+            let accuracies: Vec<f64> = ends.iter().map(|end| end.accuracy).collect();
+            points.extend(FigurePoint::of(factor, &accuracies));
+            ratios.push(ends.iter().map(|end| end.threshold).sum::<f64>() / ends.len() as f64);
+        }
+        let accuracy = |(point, _): &(&FigurePoint, &f64)| point.y;
+        let found = points.iter().zip(&ratios);
+        let (accuracy, ratio) = found
+            .max_by(|a, b| accuracy(a).total_cmp(&accuracy(b)))
+            .map_or((f64::NAN, f64::NAN), |(point, ratio)| (point.y, *ratio));
+        best.push((variant.name, accuracy));
+        thresholds.push((variant.name, ratio));
+        series.push(FigureSeries { name: variant.name.into(), points });
+    }
+    let frequent = shares.iter().sum::<f64>() / shares.len() as f64;
+    let ends = [FACTORS[0], FACTORS[FACTORS.len() - 1]];
+    let points = ends.into_iter().filter_map(|x| FigurePoint::of(x, &shares)).collect();
+    series.push(FigureSeries { name: "most frequent character".into(), points });
+    let [sgd, adam] = [VARIANTS[0].lr, VARIANTS[1].lr];
+    measured.finish(Findings {
+        figure: "Adaptive clipping, algorithm 1: FedAvg and FedSGD, servers with SGD and Adam"
+            .into(),
+        setting: format!(
+            "Users train {}, ε = {EPSILON}, {} seeds; FedSGD: one gradient of a user. Clipped to \
+             the median, from {START}, by the geometric rule. The server's learning rate is a \
+             factor times: SGD with momentum {}, {sgd} over the threshold of the round; Adam, \
+             {adam}. Each variant is compared at its best factor.",
+            base.network(),
+            seeds.len(),
+            base.federated.training.server_momentum
+        ),
+        labels: [
+            "Variants of user-level training",
+            "factor of the server's learning rate",
+            "accuracy",
+        ]
+        .map(String::from),
+        series,
+        verdicts: vec![trains(&best, frequent), follows(&thresholds)],
+    })
+}
+
+/// Compares the accuracy of each variant with a prediction without any training.
+fn trains(accuracies: &[(&str, f64)], frequent: f64) -> Verdict {
+    let numbers = accuracies.iter().copied().chain([("most frequent character", frequent)]);
+    Verdict::new(
+        "Adaptive clipping serves federated averaging and federated SGD, with SGD and with Adam on \
+         the server: without a tuned threshold, each is more than a point ahead of predicting the \
+         most frequent character.",
+        accuracies.iter().all(|(_, accuracy)| *accuracy > frequent + 0.01),
+        numbers,
+    )
+}
+
+/// Compares thresholds, as multiples of the norm of the updates of public users.
+fn follows(thresholds: &[(&str, f64)]) -> Verdict {
+    Verdict::new(
+        format!(
+            "The threshold follows the norms in each variant: from {START}, it ends within a \
+             factor of two of the norm of the updates of public users."
+        ),
+        thresholds.iter().all(|(_, ratio)| (0.5..=2.0).contains(ratio)),
+        thresholds.iter().copied(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variant_has_to_predict_better_than_the_most_frequent_character() {
+        let holds = |adam| trains(&[("SGD", 0.25), ("Adam", adam)], 0.17).holds;
+        assert!(holds(0.19));
+        assert!(!holds(0.175) && !holds(f64::NAN));
+    }
+
+    #[test]
+    fn every_threshold_has_to_end_near_the_norms() {
+        let holds = |adam| follows(&[("SGD", 1.1), ("Adam", adam)]).holds;
+        assert!(holds(0.6) && holds(1.9));
+        assert!(!holds(0.1) && !holds(3.0) && !holds(f64::NAN));
+    }
+}
