@@ -138,7 +138,7 @@ pub(super) const FIGURES: [FigureExperiment; 24] = [
     figure(
         layerwise_noise::BATCH_NORM,
         layerwise_noise::batch_norm,
-        "With and without BatchNorm (batch clipping, figures 13 and 14)",
+        "With and without BatchNorm, and its statistics (batch clipping, figures 13 and 14)",
     ),
     figure(
         correlated_noise::ERROR,

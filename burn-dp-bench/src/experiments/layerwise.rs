@@ -23,6 +23,7 @@ use burn_dp_examples::data::{
 use burn_dp_examples::models::Classifier;
 use burn_dp_examples::training::batch_clipping::{
     BatchData, BatchFigures, BatchModel, BatchModelName, BatchPolicyName, BatchSettings, figures,
+    with_public_statistics,
 };
 use burn_dp_examples::training::{Evaluation, TrainError};
 use clap::ValueEnum;
@@ -115,50 +116,41 @@ impl Setting {
         )
     }
 
-    /// Trains privately.
+    /// Returns the settings of private training by batch clipping.
     ///
     /// # Arguments
     ///
     /// - `noise`: the noise of the whole release divided by the σ of the paper
-    /// - `individual`: whether each image is clipped individually
-    pub(super) fn train(
+    pub(super) fn private(
         &self,
         policy: BatchPolicyName,
         noise: f64,
-        individual: bool,
-        data: &BatchData,
-        seed: u64,
-    ) -> Result<BatchFigures, TrainError> {
+    ) -> Result<BatchSettings, TrainError> {
         let mut settings = BatchSettings::of_paper()?;
         (settings.model, settings.max_grad_norm) = (self.model, self.max_grad_norm);
         (settings.epochs, settings.lr) = (self.epochs, self.lr);
         let mini_sets = &mut settings.mini_sets;
         (mini_sets.policy, mini_sets.lr_decay) = (policy, LR_DECAY);
-        (mini_sets.mini_set_size, mini_sets.mini_sets) =
-            if individual { (1, BATCH) } else { (BATCH, 1) };
+        (mini_sets.mini_set_size, mini_sets.mini_sets) = (BATCH, 1);
         // The sensitivity is 2 C.
         settings.privacy.noise_multiplier = Some(2.0 * self.sigma * noise);
-        settings.seed = seed;
-        figures(&settings, data, &Device::flex())
+        Ok(settings)
     }
 
-    /// Returns the number of layers with trained parameters.
-    pub(super) fn layers(&self, data: &BatchData) -> Result<usize, TrainError> {
-        self.model.layers(data.encoder.shape.channels, data.classes)
+    /// Returns the noise of the whole release over the σ of the paper, if the noise on each of L
+    /// layers is 2 C_h σ: 1/√L.
+    pub(super) fn split(&self, data: &BatchData) -> Result<f64, TrainError> {
+        let layers = self.model.layers(data.encoder.shape.channels, data.classes)?;
+        Ok(1.0 / (layers as f64).sqrt())
     }
 
-    /// Trains with layerwise clipping, where the noise on each layer is 2 C_h σ.
-    pub(super) fn layerwise(
-        &self,
-        data: &BatchData,
-        seed: u64,
-    ) -> Result<BatchFigures, TrainError> {
-        let noise = 1.0 / (self.layers(data)? as f64).sqrt();
-        self.train(BatchPolicyName::Layerwise, noise, false, data, seed)
+    /// Returns the settings of layerwise clipping, where the noise on each layer is 2 C_h σ.
+    pub(super) fn layerwise(&self, data: &BatchData) -> Result<BatchSettings, TrainError> {
+        self.private(BatchPolicyName::Layerwise, self.split(data)?)
     }
 
-    /// Trains without privacy. Returns the accuracy and the norms of the gradients of the layers on
-    /// public mini-sets, after each epoch.
+    /// Trains without privacy. Returns the accuracies at the end, and the norms of the gradients of
+    /// the layers on public mini-sets after each epoch.
     pub(super) fn ordinary(&self, data: &BatchData, seed: u64) -> Result<Ordinary, TrainError> {
         let device = Device::flex();
         device.seed(seed);
@@ -187,15 +179,35 @@ impl Setting {
             lr *= LR_DECAY;
             measured.push(measure(&model)?.means());
         }
-        let tested = Evaluation::of(&model, &encoder, &data.test, &Device::flex());
-        Ok(Ordinary { accuracy: tested.accuracy, layers, norms: measured })
+        let accuracy = |model: &BatchModel| {
+            Evaluation::of(model, &encoder, &data.test, &Device::flex()).accuracy
+        };
+        Ok(Ordinary {
+            running_accuracy: accuracy(&model),
+            public_accuracy: accuracy(&with_public_statistics(&model, data, &trained)),
+            layers,
+            norms: measured,
+        })
     }
+}
+
+/// Trains privately.
+pub(super) fn train(
+    mut settings: BatchSettings,
+    data: &BatchData,
+    seed: u64,
+) -> Result<BatchFigures, TrainError> {
+    settings.seed = seed;
+    figures(&settings, data, &Device::flex())
 }
 
 /// The results of ordinary training.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Ordinary {
-    pub(super) accuracy: f64,
+    /// Test accuracy with the running statistics of BatchNorm.
+    pub(super) running_accuracy: f64,
+    /// Test accuracy with statistics from public images, as in a private model.
+    pub(super) public_accuracy: f64,
     /// Names of the layers.
     pub(super) layers: Vec<String>,
     /// Mean norms of the gradients of the layers, before the first epoch and after each epoch.

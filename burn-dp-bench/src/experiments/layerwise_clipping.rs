@@ -8,8 +8,9 @@
 use burn_dp_examples::training::TrainError;
 use burn_dp_examples::training::batch_clipping::BatchPolicyName;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::layerwise::Setting;
+use super::figure::{Figure, Findings, Verdict};
+use super::layerwise::{BATCH, Setting};
+use super::layerwise_curves::{curves, line};
 use super::measured::{FigureOptions, Measured};
 
 pub(super) const NAME: &str = "layerwise-clipping";
@@ -58,27 +59,17 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         if !batch_norm {
             setting.model = setting.model.other();
         }
-        // Accuracy after each epoch, for each seed.
-        let mut runs: Vec<Vec<f64>> = Vec::new();
-        for &seed in &seeds {
-            let data = setting.data(&measured, seed)?;
-            let layers = setting.layers(&data)? as f64;
-            let noise = if is_split { 1.0 / layers.sqrt() } else { 1.0 };
-            let run = || -> Result<Vec<f64>, TrainError> {
-                let figures = setting.train(policy, noise, individual, &data, seed)?;
-                Ok(figures.epochs.iter().map(|epoch| epoch.test_accuracy).collect())
-            };
-            runs.push(measured.measure(&format!("{name}, {setting:?}, {seed}"), run)?);
-        }
-        let points: Vec<FigurePoint> = (0..setting.epochs)
-            .filter_map(|epoch| {
-                let values: Vec<f64> =
-                    runs.iter().filter_map(|run| run.get(epoch).copied()).collect();
-                FigurePoint::of((epoch + 1) as f64, &values)
-            })
-            .collect();
-        ends.push(points.last().map_or(f64::NAN, |point| point.y));
-        series.push(FigureSeries { name: name.into(), points });
+        let runs = curves(&mut measured, &setting, name, |data| {
+            let noise = if is_split { setting.split(data)? } else { 1.0 };
+            let mut settings = setting.private(policy, noise)?;
+            if individual {
+                (settings.mini_sets.mini_set_size, settings.mini_sets.mini_sets) = (1, BATCH);
+            }
+            Ok(settings)
+        })?;
+        let (line, end) = line(name, &runs);
+        series.push(line);
+        ends.push(end);
     }
     let [layerwise, zhang, same_noise, same_privacy, individual, without] = ends[..] else {
         return Err(TrainError::option("--seeds", "left a contender without a run"));

@@ -19,6 +19,7 @@ mod finetune_gain;
 mod layer_norms;
 mod layerwise;
 mod layerwise_clipping;
+mod layerwise_curves;
 mod layerwise_noise;
 mod measured;
 mod quantile_tracking;
