@@ -7,8 +7,9 @@ use super::figure::Figure;
 use super::measured::FigureOptions;
 use super::{
     clipping_memory, clipping_time, clipping_utility, correlated_noise, correlated_noise_users,
-    count_share, layer_norms, layerwise_clipping, layerwise_noise, quantile_tracking, tan_averages,
-    tan_data_size, tan_privacy, tan_scaling, update_norms, user_clipping, user_variants,
+    count_share, layer_norms, layerwise_clipping, layerwise_mini_sets, layerwise_noise,
+    layerwise_variants, quantile_tracking, tan_averages, tan_data_size, tan_privacy, tan_scaling,
+    update_norms, user_clipping, user_variants,
 };
 
 /// An experiment with a verdict.
@@ -30,7 +31,7 @@ pub(super) const fn figure(
 }
 
 /// All experiments with a verdict, in the order of the page.
-pub(super) const FIGURES: [FigureExperiment; 24] = [
+pub(super) const FIGURES: [FigureExperiment; 26] = [
     figure(
         clipping_time::MODELS,
         clipping_time::models,
@@ -124,6 +125,17 @@ pub(super) const FIGURES: [FigureExperiment; 24] = [
         layerwise_clipping::run,
         "Batch and individual clipping, layerwise and full gradient clipping (batch clipping, \
          figures 4 and 18)",
+    ),
+    figure(
+        layerwise_variants::NAME,
+        layerwise_variants::run,
+        "Variants of layerwise clipping with the same guarantee (batch clipping, sections 3.3, \
+         3.4, 4.4 and B.2)",
+    ),
+    figure(
+        layerwise_mini_sets::NAME,
+        layerwise_mini_sets::run,
+        "Accuracy against size and number of mini-sets (batch clipping, section 3.1)",
     ),
     figure(
         layerwise_noise::NOISE,

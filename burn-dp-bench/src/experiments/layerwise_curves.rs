@@ -17,6 +17,13 @@ pub(super) struct Curve {
     pub(super) fixed_share: Option<f64>,
 }
 
+impl Curve {
+    /// Returns the test accuracy at the end.
+    pub(super) fn accuracy(&self) -> Option<f64> {
+        self.accuracies.last().copied()
+    }
+}
+
 /// Trains with `settings`, once for each seed.
 pub(super) fn curves(
     measured: &mut Measured,
