@@ -8,8 +8,8 @@ use super::measured::FigureOptions;
 use super::{
     clipping_memory, clipping_time, clipping_utility, correlated_noise, correlated_noise_users,
     count_share, layer_norms, layerwise_clipping, layerwise_mini_sets, layerwise_noise,
-    layerwise_variants, quantile_tracking, tan_averages, tan_data_size, tan_privacy, tan_scaling,
-    update_norms, user_clipping, user_variants,
+    layerwise_variants, quantile_tracking, tan_averages, tan_budget, tan_data_size, tan_privacy,
+    tan_scaling, tan_transfer, update_norms, user_clipping, user_variants,
 };
 
 /// An experiment with a verdict.
@@ -31,7 +31,7 @@ pub(super) const fn figure(
 }
 
 /// All experiments with a verdict, in the order of the page.
-pub(super) const FIGURES: [FigureExperiment; 26] = [
+pub(super) const FIGURES: [FigureExperiment; 28] = [
     figure(
         clipping_time::MODELS,
         clipping_time::models,
@@ -104,6 +104,16 @@ pub(super) const FIGURES: [FigureExperiment; 26] = [
         tan_scaling::run,
         "Accuracy against the batch size at constant σ/B: small runs predict a large one (TAN, \
          figure 1)",
+    ),
+    figure(
+        tan_transfer::NAME,
+        tan_transfer::run,
+        "Hyper-parameters that are chosen at a small batch, at a large one (TAN, figure 1)",
+    ),
+    figure(
+        tan_budget::NAME,
+        tan_budget::run,
+        "Batch size, noise and steps for a compute limit at equal ε (TAN, section 3)",
     ),
     figure(
         tan_data_size::NAME,

@@ -6,9 +6,7 @@
 //! T. Sander, P. Stock, A. Sablayrolles, "TAN Without a Burn: Scaling Laws of DP-SGD", 2023,
 //! sections 3.3 and 4, figure 1.
 
-use burn::optim::SgdConfig;
 use burn_dp::DpError;
-use burn_dp::optim::PrivacyPlanConfig;
 use burn_dp_accountant::{
     Accountant, DpEvent, ExactAccountant, NeighboringRelation, RunPlan, ScalingLaw,
 };
@@ -16,7 +14,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{Trial, images};
+use super::trial::{accuracy, images};
 
 pub(super) const NAME: &str = "tan-scaling";
 
@@ -53,7 +51,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             let batch = plan.expected_batch_size;
             let name = format!("B = {batch}, S = {}, seed {seed}", plan.steps);
             let data = images(measured, seed, setting.images);
-            measured.measure(&name, || accuracy(plan, setting.lr, &data?, seed))
+            measured.measure(&name, || accuracy(plan, (setting.lr, 0.0), &data?, seed))
         };
         seeds.iter().map(one).collect::<Result<Vec<f64>, _>>()
     };
@@ -132,21 +130,6 @@ fn grows(slope: f64, small: &[(f64, Vec<f64>)], large: f64) -> Verdict {
             ("large run", large),
         ],
     )
-}
-
-fn accuracy(
-    plan: RunPlan,
-    lr: f64,
-    data: &burn_dp_examples::data::Splits<burn_dp_examples::data::ImageBatcher>,
-    seed: u64,
-) -> Result<f64, TrainError> {
-    let items = data.train.items().len();
-    let config = PrivacyPlanConfig::new(items, plan.expected_batch_size)
-        .with_steps(plan.steps)
-        .with_noise_multiplier(plan.noise_multiplier);
-    let lr = |_, _| lr;
-    let trial = Trial::new(config, SgdConfig::new().init(), &lr);
-    Ok(trial.run(data, seed)?.accuracy)
 }
 
 #[cfg(test)]

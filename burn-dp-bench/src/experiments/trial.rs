@@ -9,6 +9,7 @@ use burn_dp::losses::CrossEntropyLossConfig;
 use burn_dp::nn::RandomCrop;
 use burn_dp::optim::{PrivacyPlanConfig, WeightAverage};
 use burn_dp::sampling::AugmentationBatcher;
+use burn_dp_accountant::RunPlan;
 use burn_dp_examples::data::{ImageBatcher, ImageItem, Splits, digits, mnist};
 use burn_dp_examples::models::{Augmented, Classifier, CnnConfig};
 use burn_dp_examples::training::{Evaluation, TrainError};
@@ -54,8 +55,27 @@ pub(crate) fn images(
 
 /// Returns SGD with momentum 0.9.
 pub(super) fn momentum_sgd() -> ModuleOptimizer {
-    let momentum = MomentumConfig::new().with_momentum(MOMENTUM).with_dampening(0.0);
-    SgdConfig::new().with_momentum(Some(momentum)).init()
+    sgd(MOMENTUM)
+}
+
+fn sgd(momentum: f64) -> ModuleOptimizer {
+    let config = MomentumConfig::new().with_momentum(momentum).with_dampening(0.0);
+    SgdConfig::new().with_momentum((momentum > 0.0).then_some(config)).init()
+}
+
+/// Trains the CNN by SGD with the batch size, the noise and the length of `plan`, and returns its
+/// test accuracy.
+pub(super) fn accuracy(
+    plan: RunPlan,
+    (lr, momentum): (f64, f64),
+    data: &Splits<ImageBatcher>,
+    seed: u64,
+) -> Result<f64, TrainError> {
+    let config = PrivacyPlanConfig::new(data.train.items().len(), plan.expected_batch_size)
+        .with_steps(plan.steps)
+        .with_noise_multiplier(plan.noise_multiplier);
+    let lr = |_, _| lr;
+    Ok(Trial::new(config, sgd(momentum), &lr).run(data, seed)?.accuracy)
 }
 
 impl<'a> Trial<'a> {

@@ -1,0 +1,185 @@
+//! Hyper-parameters that are chosen at a small batch, at the same σ/B and number of steps as a
+//! large one.
+//!
+//! # References
+//!
+//! T. Sander, P. Stock, A. Sablayrolles, "TAN Without a Burn: Scaling Laws of DP-SGD", 2023,
+//! section 3.3 and figure 1.
+
+use burn_dp::DpError;
+use burn_dp_accountant::RunPlan;
+use burn_dp_examples::training::TrainError;
+
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
+use super::measured::{FigureOptions, Measured};
+use super::trial::{accuracy, images};
+
+pub(super) const NAME: &str = "tan-transfer";
+
+/// The large run, the factor of the small one, and the learning rates of the grid.
+struct Setting {
+    images: [usize; 2],
+    large: RunPlan,
+    factor: f64,
+    /// Learning rates over 1 minus the momentum.
+    rates: &'static [f64],
+}
+
+const MOMENTA: [f64; 2] = [0.0, 0.9];
+
+const QUICK: Setting = Setting {
+    images: [8_000, 2_000],
+    large: RunPlan { expected_batch_size: 256.0, noise_multiplier: 2.0, steps: 80 },
+    factor: 8.0,
+    rates: &[0.5, 1.0, 2.0, 4.0],
+};
+
+const PAPER: Setting = Setting {
+    images: [60_000, 10_000],
+    large: RunPlan { expected_batch_size: 4096.0, noise_multiplier: 3.0, steps: 2_500 },
+    factor: 16.0,
+    rates: &[1.0, 2.0, 4.0, 8.0],
+};
+
+pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
+    let mut measured = Measured::open(NAME, options)?;
+    let Setting { images: sizes, large, factor, rates } =
+        if measured.quick() { QUICK } else { PAPER };
+    let small = large.scaled_down(factor).map_err(DpError::from)?;
+    let seeds = measured.seeds.clone();
+    measured.expect(2 * MOMENTA.len() * rates.len() * seeds.len());
+    let (mut series, mut grids) = (Vec::new(), Vec::new());
+    for plan in [small, large] {
+        let batch = plan.expected_batch_size;
+        let mut grid = Vec::new();
+        for momentum in MOMENTA {
+            let mut points = Vec::new();
+            for &rate in rates {
+                let lr = rate * (1.0 - momentum);
+                let mut accuracies = Vec::new();
+                for &seed in &seeds {
+                    let name = format!("{plan:?}, lr {lr}, momentum {momentum}, seed {seed}");
+                    let data = images(&measured, seed, sizes);
+                    let run = || accuracy(plan, (lr, momentum), &data?, seed);
+                    accuracies.push(measured.measure(&name, run)?);
+                }
+                points.extend(FigurePoint::of(rate, &accuracies));
+            }
+            grid.extend_from_slice(&points);
+            series.push(FigureSeries { name: format!("B = {batch}, momentum {momentum}"), points });
+        }
+        grids.push(grid);
+    }
+    measured.finish(Findings {
+        figure: "TAN Without a Burn, figure 1: hyper-parameters from a small batch".into(),
+        setting: format!(
+            "A CNN, {} images of {}, {} steps of SGD, σ/B constant: B = {} with σ = {}, and B = {} \
+             with σ = {}, {} seeds. The grid has {} learning rates, each without momentum and, \
+             times 0.1, with momentum 0.9.",
+            sizes[0],
+            measured.images_name(),
+            large.steps,
+            small.expected_batch_size,
+            small.noise_multiplier,
+            large.expected_batch_size,
+            large.noise_multiplier,
+            seeds.len(),
+            rates.len()
+        ),
+        labels: [
+            "Hyper-parameters at a small and at a large batch",
+            "learning rate / (1 - momentum)",
+            "test accuracy",
+        ]
+        .map(String::from),
+        series,
+        verdicts: vec![transfers(&grids[0], &grids[1]), ranks(&grids[0], &grids[1])],
+    })
+}
+
+/// Compares what is best at the small batch with what is best at the large one. Where all
+/// hyper-parameters are about equally good, there is nothing to transfer.
+fn transfers(small: &[FigurePoint], large: &[FigurePoint]) -> Verdict {
+    let best = |grid: &[FigurePoint]| {
+        let accuracies = grid.iter().map(|point| point.y).enumerate();
+        accuracies.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(index, _)| index)
+    };
+    let (chosen, best) = (large[best(small)].y, large[best(large)]);
+    let worst = large.iter().map(|point| point.y).fold(f64::INFINITY, f64::min);
+    let tolerance = (best.high - best.low).max(0.01);
+    Verdict::new(
+        "Hyper-parameters that are best at the small batch are good at the large one: the accuracy \
+         is within the range over the seeds, or a point, of the best there, and the worst is not.",
+        chosen >= best.y - tolerance && worst < best.y - tolerance,
+        [
+            ("chosen at the small batch", chosen),
+            ("best", best.y),
+            ("worst", worst),
+            ("tolerance", tolerance),
+        ],
+    )
+}
+
+/// Compares the order of the hyper-parameters at both batches.
+fn ranks(small: &[FigurePoint], large: &[FigurePoint]) -> Verdict {
+    let accuracies = |grid: &[FigurePoint]| grid.iter().map(|point| point.y).collect::<Vec<f64>>();
+    let found = rank_correlation(&accuracies(small), &accuracies(large));
+    // The normal approximation of the one-sided test at 5 %.
+    let chance = 1.645 / (small.len() as f64 - 1.0).sqrt();
+    Verdict::new(
+        "The small batch orders hyper-parameters as the large one does: the rank correlation is \
+         higher than for 95 % of random orders.",
+        found > chance,
+        [("rank correlation", found), ("95 % of random orders", chance)],
+    )
+}
+
+/// Returns Spearman's rank correlation.
+fn rank_correlation(a: &[f64], b: &[f64]) -> f64 {
+    let centered = |values: &[f64]| {
+        let sign = |x: &f64, y: &f64| f64::from(x > y) - f64::from(x < y);
+        let rank = |x: &f64| values.iter().map(|y| sign(x, y)).sum::<f64>();
+        values.iter().map(rank).collect::<Vec<f64>>()
+    };
+    let (a, b) = (centered(a), centered(b));
+    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    product(&a, &b) / (product(&a, &a) * product(&b, &b)).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(accuracies: [f64; 4]) -> Vec<FigurePoint> {
+        accuracies.map(|y| FigurePoint { x: 1.0, y, low: y - 0.01, high: y + 0.01 }).into()
+    }
+
+    #[test]
+    fn the_choice_has_to_be_near_the_best_of_a_grid_that_makes_a_difference() {
+        let large = grid([0.60, 0.80, 0.79, 0.70]);
+        let holds = |small| transfers(&grid(small), &large).holds;
+        assert!(holds([0.4, 0.6, 0.5, 0.4]) && holds([0.4, 0.5, 0.6, 0.4]));
+        assert!(!holds([0.6, 0.5, 0.5, 0.4]) && !holds([0.4, 0.5, 0.5, 0.6]));
+        let flat = grid([0.79, 0.80, 0.79, 0.79]);
+        assert!(!transfers(&flat, &flat).holds);
+    }
+
+    #[test]
+    fn the_rank_correlation_has_its_known_values() {
+        let order = [1.0, 2.0, 3.0, 4.0, 5.0];
+        let correlation = |other: [f64; 5]| rank_correlation(&order, &other);
+        assert!((correlation([0.1, 0.2, 0.3, 0.4, 9.0]) - 1.0).abs() < 1e-12);
+        assert!((correlation([5.0, 4.0, 3.0, 2.0, 1.0]) + 1.0).abs() < 1e-12);
+        // 1 - 6 Σ d² / (n (n² - 1)) with d² = 1, 1, 1, 1, 0.
+        assert!((correlation([2.0, 1.0, 4.0, 3.0, 5.0]) - 0.8).abs() < 1e-12);
+        assert!(correlation([1.0; 5]).is_nan());
+    }
+
+    #[test]
+    fn equal_orders_hold_and_opposite_ones_do_not() {
+        let small = grid([0.1, 0.2, 0.3, 0.4]);
+        assert!(ranks(&small, &grid([0.5, 0.6, 0.7, 0.8])).holds);
+        assert!(!ranks(&small, &grid([0.8, 0.7, 0.6, 0.5])).holds);
+        assert!(!ranks(&small, &grid([0.5; 4])).holds);
+    }
+}
