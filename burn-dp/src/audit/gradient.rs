@@ -235,7 +235,7 @@ mod tests {
         let fixed = |config: PrivacyPlanConfig| config.with_sampling(SamplingScheme::FixedSize);
         for (name, config) in [
             ("sampled", plan(60.0, 0.5, 2)),
-            ("a fixed size", fixed(plan(60.0, 1.0, 3))),
+            ("a fixed size", fixed(plan(150.0, 0.5, 3))),
             ("groups", plan(200.0, 1.0, 4).with_clipping(grouped)),
             ("users", plan(200.0, 1.0, 5).with_unit(UnitOfPrivacy::User)),
         ] {

@@ -359,7 +359,7 @@ fn first_pass(
     let plan = PrivacyPlanConfig::new(UNITS, batch_size).with_sampling(SamplingScheme::FixedSize);
     let plan = plan.with_steps(1).with_noise_multiplier(1.0).init()?;
     let mut optim = plan.optimizer(SgdConfig::new().init());
-    let batch = plan.batches(dataset, Rows, &device())?.next().unwrap()?;
+    let batch = optim.plan().batches(dataset, Rows, &device())?.next().unwrap()?;
     optim.backward_batch(&Net::new(), &batch, 64, Net::losses)
 }
 
