@@ -252,6 +252,7 @@ fn ordinary_training_learns_and_claims_no_privacy() {
     let stale = folder.path().join("out");
     std::fs::create_dir(&stale).unwrap();
     std::fs::write(stale.join("privacy.txt"), "of an earlier run").unwrap();
+    std::fs::write(stale.join("run.json"), r#"{"private": true}"#).unwrap();
     let (figures, _) = figures_in(folder.path(), &format!("{SMALL} --non-private --epochs 5"));
     assert!(stale.join("model.bpk").is_file());
     assert!(!stale.join("privacy.txt").exists(), "a statement next to a model that is not private");
@@ -335,6 +336,8 @@ fn a_private_run_writes_model_figures_plot_and_statement_that_agree() {
     let rest = format!("{summary}  not covered:              {points} points, in ");
     assert!(printed.contains(&rest), "{printed}");
     assert!(printed.starts_with("training mlp on digits: 1000 examples, 30 steps"), "{printed}");
+    assert!(printed.contains("\nmlp on digits: test accuracy "), "{printed}");
+    assert!(printed.ends_with("files: out\n"), "{printed}");
     assert!(printed.contains("privacy: epsilon <= 2.0000 at delta = 1e-4"), "{printed}");
     assert!(printed.contains("sampling probability 0.05\n"), "{printed}");
     let plot = Path::new("out").join("training.svg");
@@ -514,9 +517,10 @@ fn results_that_cannot_be_written_are_an_error_and_the_run_resumes() {
     let line = format!("{SMALL} --steps 3");
     for name in ["model.bpk", "privacy.json", "privacy.txt", "training.svg"] {
         let folder = tempfile::tempdir().unwrap();
-        // A folder in place of the file.
+        // A folder in place of the file of an earlier run.
         let path = folder.path().join("out").join(name);
         std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(folder.path().join("out/run.json"), r#"{"private": true}"#).unwrap();
         let message = refusal_in(folder.path(), &format!("{line} --output out"));
         assert!(message.starts_with("error: ") && message.contains(name), "{message}");
         std::fs::remove_dir(&path).unwrap();
@@ -665,6 +669,60 @@ fn results_of_an_earlier_run_stay_until_the_new_model_is_complete() {
     assert_eq!(results(), before);
     figures_in(folder.path(), &format!("{line} --resume"));
     assert!(results().iter().zip(&before).all(|(now, before)| now != before));
+}
+
+fn tune(folder: &Path) -> Output {
+    let line = "--choose lr=0.1 --mean-runs 2 --delta 1e-4 --output out -- digits --model mlp \
+                --train-size 300 --test-size 40 --batch-size 50 --steps 2";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tune"));
+    command.args(line.split_whitespace()).current_dir(folder).env_remove("BURN_DP_DATA");
+    command.output().unwrap()
+}
+
+#[test]
+fn results_are_replaced_by_the_program_that_wrote_them_and_by_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    // The second run replaces the results of the first one.
+    for _ in 0..2 {
+        figures_in(folder.path(), &format!("{SMALL} --non-private --steps 2"));
+    }
+    let at = |name: &str| folder.path().join(name);
+    let model = std::fs::read(at("out/model.bpk")).unwrap();
+    let error = String::from_utf8(tune(folder.path()).stderr).unwrap();
+    assert!(error.contains("out is not free for `tune`: "), "{error}");
+    assert!(error.contains("run.json is from an earlier run of `train`; give another"), "{error}");
+    assert!(!at("out.search").exists());
+    assert_eq!(std::fs::read(at("out/model.bpk")).unwrap(), model);
+
+    // Without the figures nothing shows who wrote the model.
+    std::fs::remove_file(at("out/run.json")).unwrap();
+    let error = refusal_in(folder.path(), &format!("{SMALL} --steps 2 --output out"));
+    assert!(error.contains("model.bpk is from no run of it, and would be replaced"), "{error}");
+    assert_eq!(std::fs::read(at("out/model.bpk")).unwrap(), model);
+    assert!(!at("out/checkpoints").exists());
+}
+
+#[test]
+fn a_search_prints_the_tables_of_its_runs_and_the_results_of_the_search() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = tune(folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let count = |text: &str| printed.matches(text).count();
+    let runs = count("\nrun ");
+    assert!(runs >= 1 && count("\ncolumns: ") == runs, "{printed}");
+    for (text, expected) in [
+        ("stop with Ctrl-C, and continue with the same command and --resume\n", 1),
+        ("Privacy statement\n", 1),
+        ("files: ", 1),
+        ("plot: ", 0),
+        ("training mlp", 0),
+        // Of one run, which is less than the search spends.
+        ("privacy: epsilon", 0),
+        (" on digits: test accuracy ", 0),
+    ] {
+        assert_eq!(count(text), expected, "{text}: {printed}");
+    }
 }
 
 // Both runs have the same settings, so their ledgers have the same releases.

@@ -101,6 +101,10 @@ fn users_are_trained_on_with_a_statement_for_the_user_and_with_plots() {
     let last = &figures["measurements"][1];
     assert_eq!((&last["round"], &last["update_norms"]), (&json!(4), &figures["update_norms"]));
     assert!(output.contains("one user, with all of their examples"), "{output}");
+    assert_eq!(figures["test_accuracy"], last["test_accuracy"]);
+    let name = figures["dataset"].as_str().unwrap();
+    assert!(output.contains(&format!("\nnext-token LSTM on {name}: test accuracy ")), "{output}");
+    assert!(output.contains(" at delta = 1e-3, 4 rounds, "), "{output}");
     let announced = output.split("privacy:").next().unwrap();
     assert!(announced.contains("NOT protected: 9 users of --data-dir"), "{output}");
     let said = statement(folder.path());
@@ -305,6 +309,8 @@ fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_store
     let sentences = statement["not_covered"].to_string();
     assert!(sentences.contains("The number of examples that are trained on"), "{sentences}");
     assert!(output.contains("sampling 2 of 28 units"), "{output}");
+    assert!(output.contains("\nbn-lenet5 on digits: test accuracy "), "{output}");
+    assert!(output.contains(" at delta = 1e-4, 28 steps, "), "{output}");
     assert_group_of_two(folder.path());
     assert!(folder.path().join("out/accuracy.svg").is_file());
     assert!(output.contains("plot: out/training.svg"), "{output}");

@@ -13,6 +13,9 @@ use super::{DataError, ImageBatcher, ImageDataset, ImageItem, Splits};
 /// Name of the data set in reports.
 pub const NAME: &str = "folder";
 
+/// The layout, after "give the folder with".
+const LAYOUT: &str = "train/CLASS/*.png and test/CLASS/*.png, one folder for each class";
+
 /// Endings of the files that are read.
 const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 
@@ -45,7 +48,7 @@ pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataErro
         found.ok_or_else(|| DataError::Missing {
             folder: folder.into(),
             tried: names.iter().map(|&name| name.into()).collect(),
-            wanted: "the folders train and test, each with one folder of images per class",
+            wanted: LAYOUT,
         })
     };
     let (train, test) = (subfolder(&["train"])?, subfolder(&["test", "val"])?);
@@ -54,7 +57,7 @@ pub fn read(folder: &Path, side: usize) -> Result<Splits<ImageBatcher>, DataErro
     if let (Some(class), None) = (names.next(), names.next()) {
         let reason = format!(
             "holds one class, `{class}`, and a classifier needs at least two; give a folder with \
-             train/CLASS/*.png and test/CLASS/*.png, one folder for each class"
+             {LAYOUT}"
         );
         return Err(DataError::Layout { path: train, reason });
     }
@@ -90,7 +93,7 @@ fn images(
         files.extend(paths.into_iter().enumerate().map(|(index, path)| (index, label, path)));
     }
     if files.is_empty() {
-        let reason = "holds no folder; put the images into one folder per class".into();
+        let reason = format!("holds no folder; give a folder with {LAYOUT}");
         return Err(DataError::Layout { path: split.into(), reason });
     }
     files.sort();
@@ -200,7 +203,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         image(&folder, "cat/1.png", [4, 4], [9; 3]);
         let text = read(folder.path(), 6).unwrap_err().to_string();
-        assert!(text.contains("none of train") && text.contains("one folder of images"), "{text}");
+        let layout = "give the folder with train/CLASS/*.png and test/CLASS/*.png";
+        assert!(text.contains("none of train;") && text.contains(layout), "{text}");
         image(&folder, "train/cat/1.png", [4, 4], [9; 3]);
         let text = read(folder.path(), 6).unwrap_err().to_string();
         assert!(text.contains("none of test, val"), "{text}");
@@ -223,7 +227,8 @@ mod tests {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let text = read(folder.path(), 6).unwrap_err().to_string();
-        assert!(text.contains("train: holds no folder"), "{text}");
+        let expected = "train: holds no folder; give a folder with train/CLASS/*.png and test/";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

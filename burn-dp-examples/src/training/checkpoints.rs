@@ -12,7 +12,7 @@ use burn_dp_accountant::strict_json;
 use serde::{Deserialize, Serialize};
 
 use super::checksum::{checksum, settings_key};
-use super::settings_text::compared;
+use super::settings_text::{compared, differences};
 use super::{TrainError, files};
 
 /// Folder in the output folder. The run's files in it are deleted when the run has ended. The key
@@ -206,32 +206,29 @@ impl Checkpoints {
 
     /// Returns whether everything was compared: `false` if the checksum of the data is missing.
     fn compare_settings(&self) -> Result<bool, TrainError> {
-        let Ok(Some(saved)) = self.saved() else { return Err(self.damaged_settings()) };
-        let settings = self.publishable()?;
-        let unset = "not set".to_string();
-        // The defaults of other options depend on the trained part.
-        let first = "--train".to_string();
-        let names = std::iter::once(&first).chain(saved.keys()).chain(settings.keys());
-        let differs = |name: &&String| {
-            // Without a key there is nothing to repeat.
-            let is_unknown =
-                is_private(name) && !(saved.contains_key(*name) && settings.contains_key(*name));
-            !is_unknown && saved.get(*name) != settings.get(*name)
-        };
-        match names.into_iter().find(differs) {
-            None => Ok(settings.keys().all(|name| saved.contains_key(name))),
-            Some(name) => {
-                let before = saved.get(name).unwrap_or(&unset);
-                let now = settings.get(name).unwrap_or(&unset);
-                let same =
-                    if is_private(name) { ": the same records in the same order" } else { "" };
-                let reason = format!(
-                    "continues a run with unchanged settings, but {name} was {before} and is now \
-                     {now}; give the former value{same}, or begin a new run in another --output"
-                );
-                Err(TrainError::option("--resume", reason))
-            }
+        let Ok(Some(mut saved)) = self.saved() else { return Err(self.damaged_settings()) };
+        let mut settings = self.publishable()?;
+        let is_compared = settings.keys().all(|name| saved.contains_key(name));
+        // Without a key there is nothing to repeat.
+        if !(saved.contains_key(CHECKSUM) && settings.contains_key(CHECKSUM)) {
+            saved.remove(CHECKSUM);
+            settings.remove(CHECKSUM);
         }
+        let differences = differences(&saved, &settings);
+        if differences.is_empty() {
+            return Ok(is_compared);
+        }
+        let same = match differences.iter().any(|difference| difference.starts_with(CHECKSUM)) {
+            true => ": the same records in the same order",
+            false => "",
+        };
+        let reason = format!(
+            "continues a run with unchanged settings, but {}; give the former {}{same}, or begin \
+             a new run in another --output",
+            differences.join(", "),
+            if differences.len() == 1 { "value" } else { "values" }
+        );
+        Err(TrainError::option("--resume", reason))
     }
 
     fn damaged_settings(&self) -> TrainError {
@@ -248,11 +245,11 @@ impl Checkpoints {
         self.folder.join(SETTINGS_FILE)
     }
 
-    /// Returns whether a folder has the settings of an interrupted run.
-    pub(super) fn has_settings(output: &Path) -> bool {
-        let settings = std::fs::read(output.join(FOLDER).join(SETTINGS_FILE));
-        let saved = settings.ok().and_then(|bytes| strict_json::read::<Saved>(&bytes).ok());
-        saved.is_some_and(|saved| saved.program == PROGRAM)
+    /// Returns the settings of the interrupted run in an output folder, if there is one.
+    pub(super) fn settings_in(output: &Path) -> Option<BTreeMap<String, String>> {
+        let bytes = std::fs::read(output.join(FOLDER).join(SETTINGS_FILE)).ok()?;
+        let saved: Saved = strict_json::read(&bytes).ok()?;
+        (saved.program == PROGRAM).then_some(saved.settings)
     }
 
     /// Returns the settings of the run that wrote the file, if there is one.
@@ -410,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_setting_that_differs_is_named_with_both_values() {
+    fn every_setting_that_differs_is_named_with_both_values() {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("out");
         let begun = checkpoints(&output, "--lr 0.5 --epsilon 2");
@@ -422,6 +419,12 @@ mod tests {
             ("--lr 0.5 --epsilon 2 --seed 7", "--seed was 0 and is now 7"),
             ("--lr 0.5 --noise-multiplier 1", "--epsilon was 2 and is now not set"),
             ("--lr 0.5 --epsilon 2 --steps 5", "--epochs was"),
+            ("--lr 0.5 --epsilon 2 --steps 5", "--steps was not set and is now 5"),
+            (
+                "--lr 1 --epsilon 3",
+                "but --epsilon was 2 and is now 3, --lr was 0.5 and is now 1; give the former \
+                 values",
+            ),
         ] {
             let other = checkpoints(&output, line);
             let error = other.compare_settings().unwrap_err().to_string();

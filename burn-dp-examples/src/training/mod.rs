@@ -22,6 +22,7 @@ mod loading;
 mod optimizer;
 mod options;
 mod output;
+pub mod place;
 mod privacy;
 mod program;
 pub mod progress;
@@ -30,6 +31,7 @@ mod recipes;
 mod sampling;
 mod settings_text;
 mod statement;
+mod summary;
 mod thresholds;
 mod train_options;
 pub mod tune;
@@ -48,11 +50,10 @@ pub use options::{
 };
 pub use output::{
     AVERAGED_MODEL_FILE, FIGURES_FILE, LEDGER_FILE, MODEL_FILE, Measurement, Output,
-    STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, has_run, kept_ledgers, refuse_trained,
+    STATEMENT_JSON, STATEMENT_TEXT, TRAINING_PLOT, kept_ledgers,
 };
 pub use privacy::PrivacySettings;
 pub use program::run;
 pub use sampling::{SamplingName, SamplingOptions, SamplingSettings};
 pub use statement::Described;
 pub use train_options::{Mode, TrainOptions};
-pub use tune::refuse_unfinished_search;

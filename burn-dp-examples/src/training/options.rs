@@ -167,9 +167,12 @@ pub struct RunOptions {
     /// an unfinished run.
     #[arg(long, value_name = "DIR", default_value = "out/train")]
     pub output: PathBuf,
-    /// File for the figures of the run [default: run.json in the output folder].
+    /// Another file for the figures of the run, which are also in run.json of the output folder.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Whether the run is one of a search, which prints its own results.
+    #[arg(skip)]
+    pub(super) is_of_search: bool,
 }
 
 impl RunOptions {
@@ -338,7 +341,9 @@ pub struct Given(Vec<(String, String)>);
 impl Given {
     /// Returns the options of a parsed command line.
     pub(super) fn of(matches: &ArgMatches) -> Self {
-        let ids = matches.ids().map(|id| id.as_str());
+        // A group has the name of a struct.
+        let is_option = |id: &&str| !id.starts_with(char::is_uppercase);
+        let ids = matches.ids().map(|id| id.as_str()).filter(is_option);
         let given = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
         let value = |id: &str| {
             let words = matches.try_get_raw(id).ok().flatten()?;

@@ -1,5 +1,6 @@
 //! The output folder of a run.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
@@ -7,10 +8,9 @@ use burn_dp::DpError;
 use burn_dp::checkpoint::Checkpointer;
 use burn_dp_accountant::PrivacyLedger;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::options::RunOptions;
-use super::{Checkpoints, TrainError, checks, files, statement};
+use super::{TrainError, checks, files, statement};
 use crate::plot::{self, Panel, Series};
 
 /// Name of the file with the trained parameters, a Burn record.
@@ -67,6 +67,8 @@ pub struct Output {
     json: PathBuf,
     /// Whether the run was interrupted before.
     resumed: bool,
+    /// Whether the run prints more than its table: one of a search does not.
+    pub(super) prints: bool,
 }
 
 /// A measurement on the test set during a private run.
@@ -93,7 +95,7 @@ impl Output {
         checks::folder("--output", &folder)?;
         checks::file("--json", &json, Some(&folder))?;
         check_json(&folder, &json)?;
-        Ok(Self { folder, json, resumed: options.resume })
+        Ok(Self { folder, json, resumed: options.resume, prints: !options.is_of_search })
     }
 
     /// Creates the folder. The results of an earlier run stay until [`models`](Self::models). Its
@@ -162,12 +164,12 @@ impl Output {
         files::write_json(&self.file(STATEMENT_JSON), statement)?;
         let path = self.file(STATEMENT_TEXT);
         files::write(&path, statement.to_string().as_bytes())?;
-        print_line!(
+        self.print(format_args!(
             "\n{}  not covered:              {} points, in {}",
             statement.summary(),
             statement.not_covered.len(),
             path.display()
-        );
+        ));
         Ok(())
     }
 
@@ -179,7 +181,7 @@ impl Output {
     /// Returns [`TrainError::Io`] if the file cannot be written.
     pub fn plot(&self, title: &str, measurements: &[Measurement]) -> Result<(), TrainError> {
         if self.resumed {
-            print_line!("note: plot and times are of the part since the resumption");
+            self.print("note: plot and times are of the part since the resumption");
         }
         if measurements.is_empty() {
             return Ok(());
@@ -196,19 +198,31 @@ impl Output {
         }
         let path = self.file(TRAINING_PLOT);
         plot::panels(&path, [title, "step"], &panels)?;
-        print_line!("plot: {}", path.display());
+        self.print(format_args!("plot: {}", path.display()));
         Ok(())
     }
 
-    /// Writes the figures and prints the folder.
+    /// Writes the figures and prints the folder. They are always in the folder, too, where they
+    /// show which program wrote it.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Io`] if the file cannot be written.
+    /// Returns [`TrainError::Io`] if a file cannot be written.
     pub fn figures(&self, figures: &impl Serialize) -> Result<(), TrainError> {
-        files::write_json(&self.json, figures)?;
-        print_line!("files: {}", self.folder.display());
+        let path = self.file(FIGURES_FILE);
+        files::write_json(&path, figures)?;
+        if self.json != path {
+            files::write_json(&self.json, figures)?;
+        }
+        self.print(format_args!("files: {}", self.folder.display()));
         Ok(())
+    }
+
+    /// Prints a line about the run, unless it is one of a search.
+    pub(super) fn print(&self, line: impl fmt::Display) {
+        if self.prints {
+            print_line!("{line}");
+        }
     }
 }
 
@@ -299,55 +313,6 @@ pub(super) fn keep_ledger(folder: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// Returns whether a folder has a run of these programs: a ledger, figures, or checkpoints. Files
-/// of others can have these names too, so their content decides.
-pub fn has_run(folder: &Path) -> bool {
-    let figures = std::fs::read(folder.join(FIGURES_FILE)).ok();
-    let figures = figures.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-    let are_ours = |figures: Value| figures["delta"].is_number() || figures["private"].is_boolean();
-    is_ledger(&folder.join(LEDGER_FILE))
-        || kept_ledgers(folder).next().is_some_and(|path| is_ledger(&path))
-        || figures.is_some_and(are_ours)
-        || Checkpoints::has_settings(folder)
-}
-
-/// Returns an error if a folder has the model of `finetune`, which the statement of another program
-/// would not be about.
-///
-/// # Errors
-///
-/// Returns [`TrainError::Option`] with the folder of the model.
-pub(super) fn refuse_fine_tuned(folder: &Path) -> Result<(), TrainError> {
-    let models = MODEL_FOLDERS.map(|name| folder.join(name));
-    match models.iter().find(|model| model.is_dir() && has_run(folder)) {
-        None => Ok(()),
-        Some(model) => Err(of_another_program(model)),
-    }
-}
-
-/// Returns an error if a folder has the model of `train` or `tune`, which the statement of
-/// `finetune` would not be about.
-///
-/// # Errors
-///
-/// Returns [`TrainError::Option`] with the file of the model.
-pub fn refuse_trained(folder: &Path) -> Result<(), TrainError> {
-    let models = [MODEL_FILE, AVERAGED_MODEL_FILE].map(|name| folder.join(name));
-    match models.iter().find(|model| model.exists()) {
-        None => Ok(()),
-        Some(model) => Err(of_another_program(model)),
-    }
-}
-
-fn of_another_program(model: &Path) -> TrainError {
-    let reason = format!(
-        "has the model of another program ({}), and a new statement would not be about it; give \
-         another folder",
-        model.display()
-    );
-    TrainError::option("--output", reason)
-}
-
 /// Returns the paths that kept ledgers have, in order.
 pub fn kept_ledgers(folder: &Path) -> impl Iterator<Item = PathBuf> {
     (1u32..).map(|number| folder.join(format!("ledger-{number}.json")))
@@ -385,7 +350,8 @@ mod tests {
     use crate::models::MlpConfig;
 
     fn output(folder: &Path) -> Output {
-        Output { folder: folder.into(), json: folder.join("run.json"), resumed: false }
+        let json = folder.join("run.json");
+        Output { folder: folder.into(), json, resumed: false, prints: true }
     }
 
     fn message(result: Result<(), TrainError>) -> String {
@@ -407,36 +373,15 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_a_file_makes_a_run_and_not_its_name() {
+    fn figures_are_in_the_folder_and_in_a_file_elsewhere() {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        std::fs::create_dir_all(path("checkpoints")).unwrap();
-        for name in [LEDGER_FILE, FIGURES_FILE, "ledger-1.json", "checkpoints/settings.json"] {
-            std::fs::write(path(name), "{}").unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let output = Output { json: at("elsewhere.json"), ..output(&at("out")) };
+        output.begin().unwrap();
+        output.figures(&7).unwrap();
+        for name in ["out/run.json", "elsewhere.json"] {
+            assert_eq!(std::fs::read_to_string(at(name)).unwrap(), "7\n");
         }
-        assert!(!has_run(folder.path()));
-        std::fs::write(path(FIGURES_FILE), r#"{"private": false}"#).unwrap();
-        assert!(has_run(folder.path()));
-        std::fs::remove_file(path(FIGURES_FILE)).unwrap();
-        let ledger = PrivacyLedger::new(LedgerHeader::new(
-            UnitOfPrivacy::Example,
-            NeighboringRelation::AddOrRemoveOne,
-        ));
-        std::fs::write(path("ledger-1.json"), ledger.to_json().unwrap()).unwrap();
-        assert!(has_run(folder.path()));
-    }
-
-    #[test]
-    fn no_statement_is_written_next_to_the_model_of_another_program() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("model")).unwrap();
-        // A folder of the user, which no run wrote.
-        refuse_fine_tuned(folder.path()).unwrap();
-        std::fs::write(folder.path().join(FIGURES_FILE), r#"{"private": true}"#).unwrap();
-        assert!(message(refuse_fine_tuned(folder.path())).contains("another program"));
-        refuse_trained(folder.path()).unwrap();
-        std::fs::write(folder.path().join(MODEL_FILE), "").unwrap();
-        assert!(message(refuse_trained(folder.path())).contains(MODEL_FILE));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The training program, which runs the training mode that the command line requests.
 
-use super::output::refuse_fine_tuned;
-use super::{Mode, TrainError, TrainOptions, batch_clipping, federated, individual, tune};
+use super::place::{self, Program};
+use super::{Mode, TrainError, TrainOptions, batch_clipping, federated, individual};
 
 /// Trains in the requested mode, and writes the results.
 ///
@@ -10,8 +10,7 @@ use super::{Mode, TrainError, TrainOptions, batch_clipping, federated, individua
 /// Returns [`TrainError`] if an option is impossible, the data cannot be read, or the training
 /// fails.
 pub fn run(options: TrainOptions) -> Result<(), TrainError> {
-    tune::refuse_unfinished_search(&options.run.output)?;
-    refuse_fine_tuned(&options.run.output)?;
+    place::check(Program::Train, &options.run.output, [])?;
     match options.mode() {
         Mode::Individual | Mode::Ordinary => individual::run(options).map(|_| ()),
         Mode::Batch => batch_clipping::run(options).map(|_| ()),

@@ -18,6 +18,10 @@ pub const TEST_ACCURACY: Column = ("test acc.", 11, "share of correct prediction
 /// The privacy that was spent.
 pub const EPSILON: Column = ("epsilon", 10, "privacy spent so far, an upper bound");
 
+/// How to stop and continue what has checkpoints.
+pub(super) const STOP_AND_RESUME: &str =
+    "stop with Ctrl-C, and continue with the same command and --resume";
+
 /// Maximum width of a line of the legend.
 const LEGEND_WIDTH: usize = 96;
 
@@ -180,7 +184,7 @@ pub fn announce(subject: &str, privacy: Option<(&PrivacyPlan, f64)>) -> Result<(
         significant(plan.noise_multiplier(), 4),
         significant(plan.sampling_probability(), 3)
     );
-    print_line!("stop with Ctrl-C, and continue with the same command and --resume");
+    print_line!("{STOP_AND_RESUME}");
     Ok(())
 }
 

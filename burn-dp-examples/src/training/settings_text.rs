@@ -1,6 +1,6 @@
 //! Settings as text, which a resumed run compares.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -25,6 +25,21 @@ pub(super) fn compared(settings: &impl Serialize) -> Result<BTreeMap<String, Str
         insert(&mut texts, name, value);
     }
     Ok(texts)
+}
+
+/// Returns each setting that differs, with both values.
+pub(super) fn differences(
+    before: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let differs = |name: &&String| before.get(*name) != now.get(*name);
+    let both = |name: &String| {
+        let [before, now] = [before, now].map(|settings| settings.get(name));
+        let [before, now] = [before, now].map(|value| value.map_or("not set", String::as_str));
+        format!("{name} was {before} and is now {now}")
+    };
+    names.into_iter().filter(differs).map(both).collect()
 }
 
 /// Inserts a setting, or the parts of one: each part is compared by itself.

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use burn_dp_examples::training::{LEDGER_FILE, TrainError, has_run, kept_ledgers, refuse_trained};
+use burn_dp_examples::training::place::{self, Program};
+use burn_dp_examples::training::{LEDGER_FILE, TrainError, kept_ledgers};
 
 use super::export::{self, ADAPTER, MODEL, PREPROCESSOR};
 use super::options::FinetuneOptions;
 
-/// Checks that the results of a run do not replace its pre-trained model, or another model that no
-/// run wrote.
+/// Checks that the results of a run replace neither its pre-trained model nor files of others.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if they have the same folder, or if the output folder has a model
-/// and no run.
+/// Returns [`TrainError::Option`] if they have the same folder, or if the output folder is not
+/// [free](place::check).
 pub(super) fn check_place(model: &Path, output: &Path) -> Result<(), TrainError> {
     let base = model.canonicalize().ok();
     let written = [MODEL, ADAPTER].map(|name| output.join(name));
@@ -25,18 +25,7 @@ pub(super) fn check_place(model: &Path, output: &Path) -> Result<(), TrainError>
         );
         return Err(TrainError::option("--model", reason));
     }
-    refuse_trained(output)?;
-    let has_run = has_run(output);
-    match export::written(output).find(|path| !has_run && path.exists()) {
-        Some(found) => {
-            let reason = format!(
-                "{} is not of a run, and would be replaced; give another folder",
-                found.display()
-            );
-            Err(TrainError::option("--output", reason))
-        }
-        None => Ok(()),
-    }
+    place::check(Program::Finetune, output, export::written(output))
 }
 
 /// Returns whether an earlier private run made the pre-trained model, and its ledger, which is next

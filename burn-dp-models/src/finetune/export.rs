@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
+use burn_dp_examples::training::place::{CONFIG, PRETRAINED};
 use burn_dp_examples::training::{Output, STATEMENT_JSON, STATEMENT_TEXT, TrainError, files};
 use serde_json::{Map, Value, json};
 
@@ -11,15 +12,9 @@ use super::ways::Parts;
 use crate::weights::{tensors, to_safetensors};
 use crate::{Adapter, LoraTargets, ModelError};
 
-/// The entry of a configuration that `finetune pretrain` wrote.
-pub(super) const PRETRAINED: &str = "pretrained_by";
-
 /// Folders in the output folder.
 pub(super) const MODEL: &str = "model";
 pub(super) const ADAPTER: &str = "adapter";
-
-/// The configuration of a model.
-pub(super) const CONFIG: &str = "config.json";
 
 /// The preprocessing of images.
 pub(super) const PREPROCESSOR: &str = "preprocessor_config.json";

@@ -8,11 +8,12 @@ use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Tensor};
 use burn_dp::losses::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn_dp_examples::data::{Encoder, ImageBatcher, ImageItem, folder};
+use burn_dp_examples::training::place::CONFIG;
 use burn_dp_examples::training::{Evaluation, TrainError, checks};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::export::{CONFIG, Export, PREPROCESSOR, Written};
+use super::export::{Export, PREPROCESSOR, Written};
 use super::figures::FinetuneFigures;
 use super::finish::finish;
 use super::options::{FinetuneOptions, Images, Way};

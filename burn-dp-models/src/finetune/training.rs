@@ -9,10 +9,11 @@ use burn_dp::model::TrainableParameters;
 use burn_dp::optim::{DpOptimizer, PrivacyPlanConfig};
 use burn_dp::sampling::PrivateDataLoaderBuilder;
 use burn_dp_accountant::UnitOfPrivacy;
+use burn_dp_examples::training::place::TASK;
 use burn_dp_examples::training::progress::{Progress, announce, counted};
 use burn_dp_examples::training::{
     Checkpoints, EarlierLedgers, Output, Precision, PrivacySettings, TrainError, checks, device,
-    optimizer, refuse_unfinished_search, typed, within_budget,
+    optimizer, typed, within_budget,
 };
 use serde_json::{Value, json};
 
@@ -75,14 +76,13 @@ impl<'a> FinetuneRun<'a> {
         let lr = training.lr.unwrap_or(if way == Way::Full { 5e-4 } else { 5e-3 });
         checks::positive([("--lr", lr), ("--max-grad-norm", training.max_grad_norm)])?;
         base::check_place(&options.model, &options.run.output)?;
-        refuse_unfinished_search(&options.run.output)?;
         let privacy = PrivacySettings::new(&options.privacy, Some(EPSILON), DELTA)?;
         let name = if source.user_rows.is_some() { "users" } else { "rows" };
         privacy.check_delta(source.units, name)?;
         source.check(training.batch_size)?;
         let chosen = json!({
             "the checksums of the model": checksums(&options.model),
-            "the task": task, "train": typed(way), "lr": lr,
+            TASK: task, "train": typed(way), "lr": lr,
             "epsilon": privacy.epsilon, "delta": privacy.delta,
             "noise-multiplier": privacy.noise_multiplier, "insecure-seed": privacy.insecure_seed,
             "model": options.model, "backend": typed(options.run.backend),

@@ -334,15 +334,19 @@ fn a_run_is_not_resumed_with_other_data() {
     let blocked = folder.path().join("out/model/config.json/x");
     std::fs::create_dir_all(&blocked).unwrap();
     let error = run(folder.path(), line).unwrap_err();
-    assert!(error.contains("config.json is not of a run, and would be replaced"), "{error}");
+    assert!(error.contains("config.json is from no run of it, and would be replaced"), "{error}");
     // The name alone makes no run.
     std::fs::write(folder.path().join("out/run.json"), "{}").unwrap();
     std::fs::create_dir(folder.path().join("out/checkpoints")).unwrap();
     let error = run(folder.path(), line).unwrap_err();
-    assert!(error.contains("config.json is not of a run"), "{error}");
-    std::fs::write(folder.path().join("out/run.json"), r#"{"private": true}"#).unwrap();
+    assert!(error.contains("config.json is from no run of it"), "{error}");
+    let figures = folder.path().join("out/run.json");
+    std::fs::write(&figures, r#"{"private": true}"#).unwrap();
     let error = run(folder.path(), line).unwrap_err();
-    assert!(error.contains("config.json") && !error.contains("not of a run"), "{error}");
+    assert!(error.contains("run.json is from an earlier run of `train`; give another"), "{error}");
+    std::fs::write(figures, r#"{"private": true, "task": "generate"}"#).unwrap();
+    let error = run(folder.path(), line).unwrap_err();
+    assert!(error.contains("config.json") && !error.contains("is not free"), "{error}");
     std::fs::remove_dir_all(folder.path().join("out/model")).unwrap();
     let error = run(folder.path(), line).unwrap_err();
     assert!(error.contains("--resume must be given"), "{error}");

@@ -47,7 +47,8 @@ fn a_model_of_another_program_is_not_replaced() {
     for name in ["config.json", "model.safetensors", "tokenizer.json"] {
         std::fs::write(model.join(name), "{}").unwrap();
         let error = pretrain(folder.path(), "--steps 0").unwrap_err();
-        assert!(error.contains(&format!("{name} is not of `finetune pretrain`")), "{error}");
+        assert!(error.contains("is not free for `finetune pretrain`: "), "{error}");
+        assert!(error.contains(&format!("{name} is from no run of it")), "{error}");
         assert_eq!(std::fs::read_to_string(model.join(name)).unwrap(), "{}");
         std::fs::remove_file(model.join(name)).unwrap();
     }
@@ -58,7 +59,20 @@ fn a_model_of_another_program_is_not_replaced() {
     std::fs::remove_dir_all(&model).unwrap();
     std::fs::rename(folder.path().join("out/model"), &model).unwrap();
     let error = pretrain(folder.path(), "--steps 0").unwrap_err();
-    assert!(error.contains("is not of `finetune pretrain`"), "{error}");
+    assert!(error.contains("is from no run of it"), "{error}");
+}
+
+#[test]
+fn the_folder_of_a_model_of_public_texts_is_not_the_folder_of_a_private_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = pretrain(folder.path(), "--steps 0").unwrap();
+    std::fs::rename(&model, folder.path().join("out")).unwrap();
+    let base = pretrain(folder.path(), "--steps 0").unwrap();
+    let line = "generate --batch-size 32 --noise-multiplier 1 --steps 1 --samples 0 --model";
+    let error = run(folder.path(), &format!("{line} {}", base.display())).unwrap_err();
+    assert!(error.contains("is not free for `finetune`: "), "{error}");
+    assert!(error.contains("config.json is from an earlier run of `finetune pretrain`"), "{error}");
+    assert!(!folder.path().join("out/run.json").exists());
 }
 
 #[test]

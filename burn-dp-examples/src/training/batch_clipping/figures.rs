@@ -2,6 +2,10 @@
 
 use serde::Serialize;
 
+use crate::training::Evaluation;
+use crate::training::progress::counted;
+use crate::training::summary::Summary;
+
 /// A measurement after an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct EpochFigures {
@@ -41,6 +45,8 @@ pub struct BatchFigures {
     pub steps: u64,
     /// Test accuracy at the end.
     pub test_accuracy: f64,
+    /// Mean cross entropy of the test images at the end.
+    pub test_loss: f64,
     /// Upper bound of ε at the end; absent if no finite bound is guaranteed.
     pub epsilon: Option<f64>,
     /// The measurements.
@@ -51,4 +57,20 @@ pub struct BatchFigures {
     pub train_seconds: f64,
     /// Version of this crate.
     pub version: &'static str,
+}
+
+impl BatchFigures {
+    /// Returns the results in one line.
+    pub(super) fn summary(&self) -> Summary<'_> {
+        Summary {
+            model: &self.model,
+            dataset: &self.dataset,
+            test: Evaluation { loss: self.test_loss, accuracy: self.test_accuracy },
+            averaged_accuracy: None,
+            epsilon: self.epsilon,
+            delta: Some(self.delta),
+            length: counted(self.steps as usize, "step"),
+            seconds: self.train_seconds,
+        }
+    }
 }

@@ -115,6 +115,7 @@ impl BatchRun<'_> {
         });
         let title = format!("{} on {}, batch clipping", typed(settings.model), data.name);
         output.plot(&title, &measured.collect::<Vec<_>>())?;
+        output.print(figures.summary());
         output.figures(&figures)?;
         drop(optim);
         checkpoints.remove()?;

@@ -193,6 +193,7 @@ impl<'a> BatchTraining<'a> {
             delta: settings.privacy.delta,
             steps: optim.next_step(),
             test_accuracy: test.accuracy,
+            test_loss: test.loss,
             epsilon: epsilon.is_finite().then_some(epsilon),
             epochs,
             fixed_share: optim.sparsifier().map(share),

@@ -2,6 +2,10 @@
 
 use serde::Serialize;
 
+use crate::training::Evaluation;
+use crate::training::progress::counted;
+use crate::training::summary::Summary;
+
 /// A measurement on the public users.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RoundFigures {
@@ -42,6 +46,10 @@ pub struct FederatedFigures {
     pub users: [usize; 2],
     /// Number of rounds.
     pub rounds: usize,
+    /// Share of the tokens of public users that have the highest score, at the end.
+    pub test_accuracy: f64,
+    /// Mean cross entropy of the predictions for public users, at the end.
+    pub test_loss: f64,
     /// The measurements.
     pub measurements: Vec<RoundFigures>,
     /// Mean norm of the updates of public users in each parameter, at the end: path and norm.
@@ -53,4 +61,20 @@ pub struct FederatedFigures {
     pub train_seconds: f64,
     /// Version of this crate.
     pub version: &'static str,
+}
+
+impl FederatedFigures {
+    /// Returns the results in one line.
+    pub(super) fn summary(&self) -> Summary<'_> {
+        Summary {
+            model: "next-token LSTM",
+            dataset: &self.dataset,
+            test: Evaluation { loss: self.test_loss, accuracy: self.test_accuracy },
+            averaged_accuracy: None,
+            epsilon: self.epsilon,
+            delta: Some(self.delta),
+            length: counted(self.rounds, "round"),
+            seconds: self.train_seconds,
+        }
+    }
 }

@@ -102,6 +102,7 @@ pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
     let ledger = described.ledger(training.optimizer());
     output.statement(&ledger, &[delta], settings.privacy.group)?;
     draw(&output, &figures)?;
+    output.print(figures.summary());
     output.figures(&figures)?;
     drop(training);
     checkpoints.remove()?;

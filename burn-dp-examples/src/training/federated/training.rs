@@ -11,10 +11,10 @@ use super::users::{Users, measure};
 use super::{FederatedFigures, FederatedSettings, RoundFigures, norms};
 use crate::data::shakespeare::Window;
 use crate::models::{NextToken, NextTokenConfig, WindowBatch};
-use crate::training::TrainError;
 use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
 use crate::training::options::ClippingName;
+use crate::training::{Evaluation, TrainError};
 
 /// A training run that has been checked and can start or continue.
 pub(super) struct UserTraining<'a> {
@@ -132,9 +132,16 @@ impl<'a> UserTraining<'a> {
         if let Some(checkpoints) = checkpoints {
             checkpoints.save(&model, training.optimizer())?;
         }
-        let update_norms = match measurements.last() {
-            Some(last) if last.round as u64 == training.rounds() => last.update_norms.clone(),
-            _ => norms::named(&public_norms(settings, &model, users, device)?),
+        let last = measurements.last().filter(|last| last.round as u64 == training.rounds());
+        let (test, update_norms) = match last {
+            Some(last) => {
+                let test = Evaluation { loss: last.test_loss, accuracy: last.test_accuracy };
+                (test, last.update_norms.clone())
+            }
+            None => {
+                let norms = norms::named(&public_norms(settings, &model, users, device)?);
+                (measure(&model, &users.test, device), norms)
+            }
         };
         let (optim, plan) = (training.optimizer(), training.optimizer().plan());
         let spent = optim.privacy_spent(delta)?.upper;
@@ -148,6 +155,8 @@ impl<'a> UserTraining<'a> {
             sampling_probability: plan.sampling_probability(),
             users: [users.train.users().len(), users.test.items().len()],
             rounds: training.rounds() as usize,
+            test_accuracy: test.accuracy,
+            test_loss: test.loss,
             measurements,
             update_norms,
             private_norms: norms::of_private_users(&training),

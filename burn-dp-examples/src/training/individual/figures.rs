@@ -9,8 +9,9 @@ use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 use super::IndividualSettings;
 use crate::data::folder;
 use crate::training::options::{DatasetName, OptimizerName, typed};
-use crate::training::progress::{counted, percent, upwards};
+use crate::training::progress::{Column, EPSILON, TEST_ACCURACY, TEST_LOSS, counted};
 use crate::training::statement::{Described, published_number};
+use crate::training::summary::Summary;
 use crate::training::{Evaluation, TrainError};
 
 /// Settings and results of a run, written as JSON by `--json`.
@@ -143,25 +144,33 @@ impl RunFigures {
     }
 
     /// Returns the results in one line.
-    pub(super) fn summary(&self) -> String {
-        let mut accuracy = format!("test accuracy {}", percent(self.test_accuracy));
-        if let Some(averaged) = self.averaged_test_accuracy {
-            accuracy += &format!(" (averaged weights {})", percent(averaged));
+    pub(super) fn summary(&self) -> Summary<'_> {
+        Summary {
+            model: &self.model,
+            dataset: &self.dataset,
+            test: Evaluation { loss: self.test_loss, accuracy: self.test_accuracy },
+            averaged_accuracy: self.averaged_test_accuracy,
+            epsilon: self.epsilon,
+            delta: self.delta,
+            length: counted(self.steps, "step"),
+            seconds: self.train_seconds,
         }
-        let seconds = format!("{:.0} s of training", self.train_seconds);
-        let privacy = match (self.epsilon, self.delta) {
-            (Some(epsilon), Some(delta)) => {
-                format!("epsilon <= {} at delta = {delta:e}", upwards(epsilon))
-            }
-            (None, Some(_)) => "NOT PRIVATE: no finite epsilon is guaranteed".into(),
-            (_, None) => "not private".into(),
-        };
-        let mut text = format!("{accuracy}, {privacy}, {}, {seconds}", counted(self.steps, "step"));
-        if !self.test_loss.is_finite() {
-            text += "\nthe loss is not finite: the training diverged; try a smaller --lr";
-        }
-        text
     }
+}
+
+/// Returns the columns of the table.
+pub(super) fn columns(private: bool) -> Vec<Column> {
+    let mut columns = vec![
+        ("epoch", 7, "passes over the data"),
+        ("step", 8, "steps so far"),
+        TEST_LOSS,
+        TEST_ACCURACY,
+    ];
+    if private {
+        columns.push(EPSILON);
+    }
+    columns.push(("examples/s", 10, "expected examples per second of training"));
+    columns
 }
 
 /// Returns what the program says about a run.

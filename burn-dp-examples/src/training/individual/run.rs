@@ -6,7 +6,7 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn_dp::PublicSource;
 
-use super::figures::{Outcome, described};
+use super::figures::{Outcome, columns, described};
 use super::private::{FinishedStep, PrivateRun};
 use super::public_items::PublicInputs;
 use super::{IndividualSettings, RunFigures, ordinary};
@@ -18,10 +18,7 @@ use crate::training::loading::Loaded;
 use crate::training::optimizer::optimizer;
 use crate::training::options::{DatasetName, typed};
 use crate::training::output::Measurement;
-use crate::training::progress::{
-    Column, EPSILON, Progress, TEST_ACCURACY, TEST_LOSS, Waiting, announce, counted, loss, percent,
-    upwards,
-};
+use crate::training::progress::{Progress, Waiting, announce, counted, loss, percent, upwards};
 use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions, device, public_data};
 
 /// Values of δ at which a statement reports ε, in addition to the δ of the run.
@@ -188,7 +185,9 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     );
     let privacy = settings.private.map(|private| private.privacy);
     let delta = privacy.map(|privacy| privacy.delta);
-    announce(&subject, prepared.as_ref().map(PrivateRun::plan).zip(delta))?;
+    if output.prints {
+        announce(&subject, prepared.as_ref().map(PrivateRun::plan).zip(delta))?;
+    }
     let first = prepared.as_ref().map_or(0, PrivateRun::first_step);
     let pass = ("pass over the data", steps_per_epoch);
     let mut progress = Progress::start(first, steps, pass, columns(delta.is_some()));
@@ -261,27 +260,13 @@ fn train<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
     }
     let optim = private.as_ref().map(|(optim, _)| optim);
     let figures = RunFigures::new(data.name, settings, outcome, optim)?;
-    print_line!("{}", figures.summary());
+    output.print(figures.summary());
     output.figures(&figures)?;
     if let Some((optim, checkpoints)) = private {
         drop(optim);
         checkpoints.remove()?;
     }
     Ok(figures)
-}
-
-fn columns(private: bool) -> Vec<Column> {
-    let mut columns = vec![
-        ("epoch", 7, "passes over the data"),
-        ("step", 8, "steps so far"),
-        TEST_LOSS,
-        TEST_ACCURACY,
-    ];
-    if private {
-        columns.push(EPSILON);
-    }
-    columns.push(("examples/s", 10, "expected examples per second of training"));
-    columns
 }
 
 /// Returns the δ of the run, and then the other values below 1/N.

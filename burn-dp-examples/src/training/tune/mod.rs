@@ -21,7 +21,9 @@ use serde::Serialize;
 use super::individual::{self, IndividualSettings};
 use super::loading::{DataOptions, Loaded};
 use super::options::{ClippingName, typed};
-use super::output::{FIGURES_FILE, PLOTS, SEARCH_FILE, refuse_fine_tuned, write_ledger};
+use super::output::{FIGURES_FILE, PLOTS, SEARCH_FILE, write_ledger};
+use super::place::{self, Program};
+use super::progress::STOP_AND_RESUME;
 use super::statement::published_number;
 use super::{
     AVERAGED_MODEL_FILE, Checkpoints, EarlierLedgers, LEDGER_FILE, MODEL_FILE, STATEMENT_JSON,
@@ -29,7 +31,6 @@ use super::{
 };
 pub use options::{RunsName, TuneOptions};
 use secret::Search;
-pub use secret::refuse_in as refuse_unfinished_search;
 
 /// The results that a search releases in addition to the model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,18 +61,20 @@ pub fn run(options: TuneOptions) -> Result<TuneFigures, TrainError> {
         // Every combination is checked before the first run.
         IndividualSettings::new(options.training(candidate, None)?, DataOptions::environment())?;
     }
+    Checkpoints::refuse_in(&options.output)?;
+    place::check(Program::Tune, &options.output, [])?;
     // Most candidates share the data.
     let mut loaded = Loaded::kept();
     let plan = Plan::new(&options, &candidates[0], &mut loaded)?;
-    Checkpoints::refuse_in(&options.output)?;
-    refuse_fine_tuned(&options.output)?;
     files::make_folder(&options.output)?;
     let mut search = plan.open(&options, &candidates)?;
+    print_line!("{STOP_AND_RESUME}");
     while let Some((index, candidate)) = search.next() {
         let folder = search.folder(index);
         let mut run = options.training(&candidate, Some(plan.noise_multiplier))?;
         run.run.resume = individual::is_interrupted(&folder)?;
         run.run.output = folder;
+        run.run.is_of_search = true;
         print_line!("run {}: {}", index + 1, candidate.join(" "));
         let figures = individual::run_on(run, &mut loaded)?;
         search.finish(index, figures.test_accuracy)?;
@@ -307,8 +310,9 @@ mod tests {
     #[test]
     fn a_search_releases_one_model_with_the_statement_of_all_runs() {
         let folder = tempfile::tempdir().unwrap();
-        // Of an earlier training run.
-        std::fs::write(folder.path().join(FIGURES_FILE), "{\"epsilon\": 1}").unwrap();
+        // Of an earlier search.
+        std::fs::write(folder.path().join(SEARCH_FILE), r#"{"mean_runs": 8.0}"#).unwrap();
+        std::fs::write(folder.path().join(TRAINING_PLOT), "").unwrap();
         let figures = run(options(folder.path(), SMALL)).unwrap();
         assert!(figures.epsilon <= 3.0 && figures.epsilon > 2.9, "{figures:?}");
         assert_eq!(figures.chosen.unwrap().len(), 2);
@@ -359,15 +363,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let output = |name: &str| path.join(name);
-        // The figures are the last file before the search is removed.
-        std::fs::create_dir_all(output(SEARCH_FILE)).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        // Of an earlier search, with a folder in place of a file that is removed after the models.
+        std::fs::write(output(SEARCH_FILE), r#"{"mean_runs": 8.0}"#).unwrap();
+        std::fs::create_dir(output(TRAINING_PLOT)).unwrap();
         let error = run(options(&path, SMALL)).unwrap_err().to_string();
-        assert!(error.contains(SEARCH_FILE), "{error}");
+        assert!(error.contains(TRAINING_PLOT), "{error}");
         // The secrets are next to the output folder.
         assert!(!output(".search").exists());
         assert!(folder.path().join("out.search").exists());
         let model = std::fs::read(output(MODEL_FILE)).unwrap();
-        std::fs::remove_dir(output(SEARCH_FILE)).unwrap();
+        std::fs::remove_dir(output(TRAINING_PLOT)).unwrap();
         // Any of the models may be the one to release.
         let models: Vec<_> = (0..)
             .map(|run| folder.path().join(format!("out.search/run-{run}/{MODEL_FILE}")))

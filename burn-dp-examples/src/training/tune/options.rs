@@ -6,7 +6,7 @@ use burn_dp_accountant::search::PrivateSearch;
 use burn_dp_accountant::{Rounded, RunCount};
 use clap::{Parser, ValueEnum};
 
-use crate::training::options::typed;
+use crate::training::options::{Given, typed};
 use crate::training::{TrainError, TrainOptions, checks};
 
 /// Search hyperparameters privately: train a random, secret number of times, each time with options
@@ -141,8 +141,7 @@ impl TuneOptions {
                 return Err(TrainError::option("--shape", reason));
             }
         }
-        let refused = self.read(&[])?.given;
-        if let Some((name, value)) = refused.first_of(&REFUSED) {
+        if let Some((name, value)) = self.given()?.first_of(&REFUSED) {
             let option = format!("{name} {value}");
             let reason = format!(
                 "must not contain {}: the search has such an option of its own, before --, or it \
@@ -203,6 +202,15 @@ impl TuneOptions {
         let noise = format!("--noise-multiplier={}", noise_multiplier.unwrap_or(1.0));
         let delta = format!("--delta={}", self.delta);
         self.read(&[candidate, &[noise, delta]].concat())
+    }
+
+    /// Returns the options that are given for all runs.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] if the training has no such option or value.
+    pub(super) fn given(&self) -> Result<Given, TrainError> {
+        Ok(self.read(&[])?.given)
     }
 
     /// Parses the options of all runs, and `more`.

@@ -5,26 +5,26 @@ use std::path::{Path, PathBuf};
 
 use burn_dp::DpError;
 use burn_dp::checkpoint::Checkpointer;
-use burn_dp_accountant::DpEvent;
 use burn_dp_accountant::search::PrivateSearch;
+use burn_dp_accountant::{DpEvent, strict_json};
 use serde::{Deserialize, Serialize};
 
 use super::TuneOptions;
+use crate::training::checksum::checksum;
+use crate::training::options::typed;
 use crate::training::output::{keep_ledger, remove_results};
+use crate::training::place::{SEARCH_STATE, search_folder};
+use crate::training::progress::counted;
+use crate::training::settings_text::differences;
 use crate::training::{
     AVERAGED_MODEL_FILE, Checkpoints, EarlierLedgers, MODEL_FILE, TrainError, files,
 };
 
-/// The extension of the folder of the search, which is next to the output folder and is removed at
-/// the end of the search.
-const EXTENSION: &str = "search";
-const FILE: &str = "search.json";
-
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
-    /// The options of the search, which a resumed search must share.
-    options: Vec<String>,
+    /// The options of the search, which a resumed search must share, by name.
+    options: BTreeMap<String, String>,
     /// The checksum of its data, which a resumed search must share too.
     data: String,
     /// The options of each run.
@@ -70,17 +70,18 @@ impl Search {
         data: &str,
         candidates: &[Vec<String>],
     ) -> Result<Self, TrainError> {
-        let folder = folder_of(&options.output)?;
-        let path = folder.join(FILE);
+        let folder = search_folder(&options.output)?;
+        let path = folder.join(SEARCH_STATE);
         let settings = settings(options, noise_multiplier, earlier)?;
         let found = match std::fs::read(&path) {
-            Ok(bytes) => {
-                let content = serde_json::from_slice(&bytes);
-                Ok(content.map_err(|error| TrainError::Record {
-                    path: path.clone(),
-                    reason: format!("is damaged: {error}"),
-                })?)
-            }
+            Ok(bytes) => Ok(strict_json::read(&bytes).map_err(|error| TrainError::Record {
+                path: path.clone(),
+                reason: format!(
+                    "is damaged or of another version of the program ({error}); restore it from a \
+                     backup, or delete {} and begin a new search: what this one spent stays spent",
+                    folder.display()
+                ),
+            })?),
             Err(error) => Err(error),
         };
         if let Ok(content @ Content { is_released: true, .. }) = &found {
@@ -97,9 +98,13 @@ impl Search {
         }
         match (found, options.resume) {
             (Ok(content), true) => {
-                if content.options != settings {
-                    let reason = "other options were given than for the interrupted search; repeat \
-                                  its options";
+                let differences = differences(&content.options, &settings);
+                if !differences.is_empty() {
+                    let reason = format!(
+                        "continues a search with unchanged options, but {}; repeat the former \
+                         options, or begin a new search in another --output",
+                        differences.join(", ")
+                    );
                     return Err(TrainError::option("--resume", reason));
                 }
                 if content.data != data {
@@ -151,7 +156,7 @@ impl Search {
     }
 
     fn store(&self) -> Result<(), TrainError> {
-        files::write_json(&self.folder.join(FILE), &self.content)
+        files::write_json(&self.folder.join(SEARCH_STATE), &self.content)
     }
 
     /// Returns the next run and its options.
@@ -227,7 +232,7 @@ impl Search {
         (0..self.content.runs.len()).try_for_each(|index| remove_run(&self.folder(index)))?;
         files::remove_incomplete(&self.folder)?;
         // This file is deleted last, so that the deletion can be continued until then.
-        files::remove(&self.folder.join(FILE))?;
+        files::remove(&self.folder.join(SEARCH_STATE))?;
         remove_empty(&self.folder)
     }
 }
@@ -250,29 +255,6 @@ fn remove_empty(folder: &Path) -> Result<(), TrainError> {
     }
 }
 
-/// Returns the folder of a search, next to its output folder.
-fn folder_of(output: &Path) -> Result<PathBuf, TrainError> {
-    Ok(Checkpointer::new(output).key_file()?.with_extension(EXTENSION))
-}
-
-/// Returns an error if a search that is to write its results to this folder has not ended.
-///
-/// # Errors
-///
-/// Returns [`TrainError::Option`] if there is one, and [`TrainError::Privacy`] for a path without a
-/// name.
-pub fn refuse_in(output: &Path) -> Result<(), TrainError> {
-    if !folder_of(output)?.join(FILE).exists() {
-        return Ok(());
-    }
-    let reason = format!(
-        "{} is for the results of an unfinished search; finish it with `tune --resume`, or give \
-         another folder",
-        output.display()
-    );
-    Err(TrainError::option("--output", reason))
-}
-
 /// Creates a folder that only its owner can read.
 fn make_private_folder(path: &Path) -> Result<(), TrainError> {
     let io = |source| TrainError::Io { path: path.into(), source };
@@ -288,20 +270,33 @@ fn make_private_folder(path: &Path) -> Result<(), TrainError> {
     builder.create(path).map_err(io)
 }
 
+/// Returns the options of a search and of its runs, by name.
 fn settings(
     options: &TuneOptions,
     noise_multiplier: f64,
     earlier: &EarlierLedgers,
-) -> Result<Vec<String>, TrainError> {
+) -> Result<BTreeMap<String, String>, TrainError> {
     let own = [
-        format!("{:?}", options.run_count()),
-        options.mean_runs.to_string(),
-        options.epsilon.to_string(),
-        options.delta.to_string(),
-        noise_multiplier.to_string(),
+        ("--choose", options.choose.join("; ")),
+        ("--runs", typed(options.runs)),
+        ("--mean-runs", options.mean_runs.to_string()),
+        ("--epsilon", options.epsilon.to_string()),
+        ("--delta", options.delta.to_string()),
+        ("the noise multiplier of a run", noise_multiplier.to_string()),
     ];
-    let given = options.choose.iter().chain(&options.train).cloned();
-    Ok(given.chain(own).chain(earlier.to_json()?).collect())
+    let shape = options.shape.map(|shape| ("--shape", shape.to_string()));
+    let ledgers = earlier.to_json()?;
+    let number = counted(ledgers.len(), "ledger");
+    let compared = || format!("{number} of checksum {}", &checksum(&ledgers)[..16]);
+    let ledgers = (!ledgers.is_empty()).then(|| ("--earlier-ledger", compared()));
+    let given = options.given()?;
+    let of_runs = given.iter().map(|(name, value)| match (name, value) {
+        ("--dataset", _) => ("the data set", value.to_string()),
+        (_, "") => (name, "set".to_string()),
+        _ => (name, value.to_string()),
+    });
+    let all = own.into_iter().chain(shape).chain(ledgers).chain(of_runs);
+    Ok(all.map(|(name, value)| (name.to_string(), value)).collect())
 }
 
 #[cfg(test)]
@@ -340,15 +335,19 @@ mod tests {
         let mut first = open(&new, 2.0).unwrap();
         assert_eq!(first.next().unwrap().0, 0);
         first.finish(0, 0.5).unwrap();
-        let error = refuse_in(&output).unwrap_err().to_string();
-        assert!(error.contains("unfinished search; finish it"), "{error}");
         let content = first.content.clone();
         drop(first);
         // A new search would draw again.
         let error = open(&new, 2.0).err().unwrap().to_string();
         assert!(error.contains("unfinished search") && error.contains("--resume"), "{error}");
         let error = open(&resume, 3.0).err().unwrap().to_string();
-        assert!(error.contains("other options"), "{error}");
+        assert!(error.contains("but the noise multiplier of a run was 2 and is now 3;"), "{error}");
+        let more = ["--resume", "--epsilon", "2", "--", "mnist", "--mirror", "--steps=5"];
+        let error = open(&options(&output, &more), 2.0).err().unwrap().to_string();
+        let expected = "but --epsilon was 3 and is now 2, --mirror was not set and is now set, \
+                        --steps was not set and is now 5, the data set was not set and is now \
+                        mnist; repeat";
+        assert!(error.contains(expected), "{error}");
         let other = [vec!["--lr=1".into()], vec!["--lr=2".into()]];
         let error = Search::open(&resume, 2.0, &EarlierLedgers::default(), "other", &other);
         let error = error.err().unwrap().to_string();
@@ -356,7 +355,7 @@ mod tests {
         let second = open(&resume, 2.0).unwrap();
         assert_eq!(second.content, content);
         second.remove().unwrap();
-        assert!(!folder_of(&output).unwrap().exists());
+        assert!(!search_folder(&output).unwrap().exists());
 
         // An interrupted deletion is completed, whatever comes next.
         let half_deleted = || {
@@ -368,10 +367,28 @@ mod tests {
         half_deleted();
         let error = open(&resume, 2.0).err().unwrap().to_string();
         assert!(error.contains("a search that has ended"), "{error}");
-        assert!(!folder_of(&output).unwrap().exists());
+        assert!(!search_folder(&output).unwrap().exists());
         half_deleted();
         let search = open(&new, 2.0).unwrap();
         assert!(!search.folder(0).exists() && !search.content.is_released);
+    }
+
+    #[test]
+    fn a_search_of_another_version_is_named_with_a_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out");
+        open(&options(&output, &[]), 2.0).unwrap();
+        let path = search_folder(&output).unwrap().join(SEARCH_STATE);
+        let content = std::fs::read_to_string(&path).unwrap();
+        let other = r#"{"options": ["lr=1,2", "8"], "runs": [], "scores": []}"#;
+        let repeated = content.replacen("{", r#"{"data": "x","#, 1);
+        for damaged in [&content[..content.len() / 2], other, &repeated] {
+            std::fs::write(&path, damaged).unwrap();
+            let error = open(&options(&output, &["--resume"]), 2.0).err().unwrap().to_string();
+            assert!(error.contains("search.json: is damaged or of another version"), "{error}");
+            assert!(error.contains("restore it from a backup, or delete"), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), damaged);
+        }
     }
 
     // Sharp edge: the output folder of an interrupted search is published.
@@ -384,7 +401,7 @@ mod tests {
         files::make_folder(&secret).unwrap();
         std::fs::write(secret.join(".burn-dp-incomplete-x1"), "{").unwrap();
         let search = open(&options(&output, &[]), 2.0).unwrap();
-        assert!(!output.exists() && secret.join(FILE).exists());
+        assert!(!output.exists() && secret.join(SEARCH_STATE).exists());
         let key = Checkpointer::new(search.folder(0)).key_file().unwrap();
         assert_eq!(key.parent().unwrap(), secret);
         #[cfg(unix)]
@@ -463,7 +480,7 @@ mod tests {
     #[test]
     fn the_first_of_the_best_runs_is_released() {
         let content = Content {
-            options: Vec::new(),
+            options: BTreeMap::new(),
             data: String::new(),
             runs: vec![Vec::new(); 4],
             scores: vec![Some(0.1), Some(0.7), Some(0.7), Some(0.2)],

@@ -5,22 +5,19 @@ mod gpt2;
 mod objective;
 mod options;
 
-use std::path::Path;
-
 use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::Device;
+use burn_dp_examples::training::place::{self, CONFIG, PRETRAINED, Program};
 use burn_dp_examples::training::progress::{Column, Progress, significant};
 use burn_dp_examples::training::{TrainError, checks, files};
 use chacha20::ChaCha8Rng;
 use objective::{Objective, Prepared};
 pub use options::{Architecture, PretrainOptions};
 use rand_core::SeedableRng;
-use serde_json::Value;
 
 use super::data::{self, Columns};
 use super::encoding::FILE;
-use super::export::{CONFIG, PRETRAINED};
 use crate::ModelError;
 use crate::weights::{tensors, to_safetensors};
 
@@ -39,7 +36,8 @@ const SHOWN: usize = 100;
 pub(super) fn run(options: &PretrainOptions) -> Result<(), TrainError> {
     options.check()?;
     checks::folder("--output", &options.output)?;
-    check_place(&options.output)?;
+    let written = [WEIGHTS, FILE, CONFIG].map(|name| options.output.join(name));
+    place::check(Program::Pretrain, &options.output, written)?;
     let columns = Columns { text: &options.text, ..Columns::default() };
     let rows = data::read(&options.data, columns)?.1;
     let texts: Vec<&str> = rows.iter().map(|row| row.text.as_str()).collect();
@@ -51,30 +49,7 @@ pub(super) fn run(options: &PretrainOptions) -> Result<(), TrainError> {
     }
 }
 
-/// Names of the files that are written.
-const WRITTEN: [&str; 3] = [WEIGHTS, FILE, CONFIG];
 const WEIGHTS: &str = "model.safetensors";
-
-/// Checks that the folder has no model, or one of this command.
-///
-/// # Errors
-///
-/// Returns [`TrainError::Option`] if it has another one.
-fn check_place(output: &Path) -> Result<(), TrainError> {
-    let config = std::fs::read(output.join(CONFIG)).ok();
-    let config = config.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-    let is_own = config.is_some_and(|config| config.get(PRETRAINED).is_some());
-    match WRITTEN.map(|name| output.join(name)).iter().find(|path| !is_own && path.exists()) {
-        Some(found) => {
-            let reason = format!(
-                "{} is not of `finetune pretrain`, and would be replaced; give another folder",
-                found.display()
-            );
-            Err(TrainError::option("--output", reason))
-        }
-        None => Ok(()),
-    }
-}
 
 impl PretrainOptions {
     fn check(&self) -> Result<(), TrainError> {
