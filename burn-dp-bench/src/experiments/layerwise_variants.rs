@@ -78,7 +78,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     }
     let fixed = fixed.iter().sum::<f64>() / fixed.len() as f64;
     measured.finish(Findings {
-        figure: "Batch clipping and adaptive layerwise clipping, sections 3.3, 3.4, 4.4 and B.2"
+        figure: "Batch clipping and adaptive layerwise clipping, sections 3.3, 3.4, 4.4, B.2"
             .into(),
         setting: format!(
             "{}, C = {}, batch clipping, {} seeds. All variants have the noise multiplier 2σ/√L \
