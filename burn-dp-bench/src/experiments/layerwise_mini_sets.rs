@@ -11,7 +11,7 @@ use burn_dp_examples::training::batch_clipping::LocalOptimizerName;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::layerwise::{BATCH, Setting};
-use super::layerwise_curves::curves;
+use super::layerwise_curves::{Curve, curves};
 use super::measured::{FigureOptions, Measured};
 
 pub(super) const NAME: &str = "layerwise-mini-sets";
@@ -83,7 +83,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
                 }
                 Ok(settings)
             })?;
-            let accuracies: Vec<f64> = runs.iter().filter_map(|run| run.accuracy()).collect();
+            let accuracies: Vec<f64> = runs.iter().filter_map(Curve::accuracy).collect();
             points.extend(FigurePoint::of(images as f64, &accuracies));
         }
         series.push(FigureSeries { name: line.name.into(), points });

@@ -8,7 +8,8 @@
 use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::layerwise::{Ordinary, Setting, train};
+use super::layerwise::{Ordinary, Setting};
+use super::layerwise_curves::{Curve, curves};
 use super::measured::{FigureOptions, Measured};
 
 pub(super) const NOISE: &str = "layerwise-noise";
@@ -20,13 +21,8 @@ const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 
 /// Measures the accuracies of private training, one for each seed.
 fn accuracies(measured: &mut Measured, setting: &Setting) -> Result<Vec<f64>, TrainError> {
-    let mut found = Vec::new();
-    for seed in measured.seeds.clone() {
-        let data = setting.data(measured, seed)?;
-        let run = || Ok(train(setting.layerwise(&data)?, &data, seed)?.test_accuracy);
-        found.push(measured.measure(&format!("private, {setting:?}, {seed}"), run)?);
-    }
-    Ok(found)
+    let runs = curves(measured, setting, "private", |data| setting.layerwise(data))?;
+    Ok(runs.iter().filter_map(Curve::accuracy).collect())
 }
 
 /// Measures ordinary training, once for each seed.

@@ -14,7 +14,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{accuracy, images};
+use super::trial::accuracies;
 
 pub(super) const NAME: &str = "tan-budget";
 
@@ -73,8 +73,7 @@ struct Choice {
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let setting = if measured.quick() { QUICK } else { PAPER };
-    let seeds = measured.seeds.clone();
-    measured.expect(setting.batches.len() * setting.distances.len() * seeds.len());
+    measured.expect(setting.batches.len() * setting.distances.len() * measured.seeds.len());
     let mut choices = Vec::new();
     let mut series = setting.distances.map(|distance| FigureSeries {
         name: format!("learning rate {distance} / S"),
@@ -88,14 +87,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         let mut choice = Choice { batch, sigma, eta, accuracy: 0.0 };
         for (line, distance) in series.iter_mut().zip(setting.distances) {
             let lr = distance / steps as f64;
-            let mut accuracies = Vec::new();
-            for &seed in &seeds {
-                let name = format!("{plan:?}, lr {lr}, seed {seed}");
-                let data = images(&measured, seed, setting.images);
-                let run = || accuracy(plan, (lr, 0.0), &data?, seed);
-                accuracies.push(measured.measure(&name, run)?);
-            }
-            let point = FigurePoint::of(sigma, &accuracies);
+            let found = accuracies(&mut measured, plan, (lr, 0.0), setting.images)?;
+            let point = FigurePoint::of(sigma, &found);
             choice.accuracy = point.map_or(choice.accuracy, |point| choice.accuracy.max(point.y));
             line.points.extend(point);
         }
@@ -114,7 +107,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             setting.compute,
             setting.epsilon,
             pairs.collect::<Vec<_>>().join(", "),
-            seeds.len()
+            measured.seeds.len()
         ),
         labels: ["Accuracy at equal ε and compute", "σ", "test accuracy"].map(String::from),
         series: series.into(),

@@ -14,7 +14,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{accuracy, images};
+use super::trial::accuracies;
 
 pub(super) const NAME: &str = "tan-scaling";
 
@@ -44,21 +44,14 @@ const PAPER: Setting = Setting {
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let setting = if measured.quick() { QUICK } else { PAPER };
-    let seeds = measured.seeds.clone();
-    measured.expect((setting.factors.len() + 1) * seeds.len());
-    let accuracies = |plan: RunPlan, measured: &mut Measured| {
-        let one = |&seed: &u64| {
-            let batch = plan.expected_batch_size;
-            let name = format!("B = {batch}, S = {}, seed {seed}", plan.steps);
-            let data = images(measured, seed, setting.images);
-            measured.measure(&name, || accuracy(plan, (setting.lr, 0.0), &data?, seed))
-        };
-        seeds.iter().map(one).collect::<Result<Vec<f64>, _>>()
+    measured.expect((setting.factors.len() + 1) * measured.seeds.len());
+    let of_plan = |plan: RunPlan, measured: &mut Measured| {
+        accuracies(measured, plan, (setting.lr, 0.0), setting.images)
     };
     let mut small = Vec::new();
     for &factor in setting.factors {
         let plan = setting.large.scaled_down(factor).map_err(DpError::from)?;
-        small.push((plan.expected_batch_size, accuracies(plan, &mut measured)?));
+        small.push((plan.expected_batch_size, of_plan(plan, &mut measured)?));
     }
     let runs: Vec<(f64, f64)> = small
         .iter()
@@ -68,7 +61,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     // Predicted before it runs.
     let large = setting.large.expected_batch_size;
     let (predicted, low, high) = law.predict(large);
-    let found = accuracies(setting.large, &mut measured)?;
+    let found = of_plan(setting.large, &mut measured)?;
     let mean = found.iter().sum::<f64>() / found.len() as f64;
     let points = |runs: &[(f64, Vec<f64>)]| {
         let point = |(batch, values): &(f64, Vec<f64>)| FigurePoint::of(*batch, values);

@@ -12,7 +12,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{accuracy, images};
+use super::trial::accuracies;
 
 pub(super) const NAME: &str = "tan-transfer";
 
@@ -46,8 +46,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let Setting { images: sizes, large, factor, rates } =
         if measured.quick() { QUICK } else { PAPER };
     let small = large.scaled_down(factor).map_err(DpError::from)?;
-    let seeds = measured.seeds.clone();
-    measured.expect(2 * MOMENTA.len() * rates.len() * seeds.len());
+    measured.expect(2 * MOMENTA.len() * rates.len() * measured.seeds.len());
     let (mut series, mut grids) = (Vec::new(), Vec::new());
     for plan in [small, large] {
         let batch = plan.expected_batch_size;
@@ -56,14 +55,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             let mut points = Vec::new();
             for &rate in rates {
                 let lr = rate * (1.0 - momentum);
-                let mut accuracies = Vec::new();
-                for &seed in &seeds {
-                    let name = format!("{plan:?}, lr {lr}, momentum {momentum}, seed {seed}");
-                    let data = images(&measured, seed, sizes);
-                    let run = || accuracy(plan, (lr, momentum), &data?, seed);
-                    accuracies.push(measured.measure(&name, run)?);
-                }
-                points.extend(FigurePoint::of(rate, &accuracies));
+                let found = accuracies(&mut measured, plan, (lr, momentum), sizes)?;
+                points.extend(FigurePoint::of(rate, &found));
             }
             grid.extend_from_slice(&points);
             series.push(FigureSeries { name: format!("B = {batch}, momentum {momentum}"), points });
@@ -83,7 +76,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             small.noise_multiplier,
             large.expected_batch_size,
             large.noise_multiplier,
-            seeds.len(),
+            measured.seeds.len(),
             rates.len()
         ),
         labels: [

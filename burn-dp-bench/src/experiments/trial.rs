@@ -63,9 +63,25 @@ fn sgd(momentum: f64) -> ModuleOptimizer {
     SgdConfig::new().with_momentum((momentum > 0.0).then_some(config)).init()
 }
 
-/// Trains the CNN by SGD with the batch size, the noise and the length of `plan`, and returns its
-/// test accuracy.
-pub(super) fn accuracy(
+/// Measures the test accuracies of the CNN, trained by SGD with the batch size, the noise and the
+/// length of `plan`, one for each seed.
+pub(super) fn accuracies(
+    measured: &mut Measured,
+    plan: RunPlan,
+    (lr, momentum): (f64, f64),
+    sizes: [usize; 2],
+) -> Result<Vec<f64>, TrainError> {
+    let mut found = Vec::new();
+    for seed in measured.seeds.clone() {
+        let data = images(measured, seed, sizes);
+        let name = format!("{plan:?}, lr {lr}, momentum {momentum}, {sizes:?} images, seed {seed}");
+        let run = || accuracy(plan, (lr, momentum), &data?, seed);
+        found.push(measured.measure(&name, run)?);
+    }
+    Ok(found)
+}
+
+fn accuracy(
     plan: RunPlan,
     (lr, momentum): (f64, f64),
     data: &Splits<ImageBatcher>,

@@ -6,7 +6,7 @@
 //! G. Andrew, O. Thakkar, H. B. McMahan, S. Ramaswamy, "Differentially Private Learning with
 //! Adaptive Clipping", 2021, section 2.2 and algorithm 1.
 
-use burn_dp_examples::training::federated::{AlgorithmName, FederatedFigures};
+use burn_dp_examples::training::federated::{AlgorithmName, FederatedFigures, Users};
 use burn_dp_examples::training::{OptimizerName, TrainError};
 use serde::{Deserialize, Serialize};
 
@@ -97,20 +97,18 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     base.federated.training.max_update_norm = Some(START);
     let seeds = measured.seeds.clone();
     measured.expect(VARIANTS.len() * FACTORS.len() * seeds.len());
-    let mut shares = Vec::new();
-    for &seed in &seeds {
-        shares.push(base.users(&measured, seed)?.most_frequent_share());
-    }
+    let users = seeds.iter().map(|&seed| base.users(&measured, seed));
+    let users = users.collect::<Result<Vec<_>, _>>()?;
+    let shares: Vec<f64> = users.iter().map(Users::most_frequent_share).collect();
     let (mut series, mut best, mut thresholds) = (Vec::new(), Vec::new(), Vec::new());
     for variant in VARIANTS {
         let (mut points, mut ratios) = (Vec::new(), Vec::new());
         for factor in FACTORS {
             let setting = variant.setting(&base, factor);
             let mut ends: Vec<End> = Vec::new();
-            for &seed in &seeds {
-                let users = setting.users(&measured, seed)?;
+            for (&seed, users) in seeds.iter().zip(&users) {
                 let run = || -> Result<Option<End>, TrainError> {
-                    Ok(End::of(&setting.train(&users, seed)?))
+                    Ok(End::of(&setting.train(users, seed)?))
                 };
                 let name = format!("{}, {}, {seed}", variant.name, setting.label());
                 ends.extend(measured.measure(&name, run)?);

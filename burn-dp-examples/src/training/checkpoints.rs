@@ -218,9 +218,9 @@ impl Checkpoints {
         if differences.is_empty() {
             return Ok(is_compared);
         }
-        let same = match differences.iter().any(|difference| difference.starts_with(CHECKSUM)) {
-            true => ": the same records in the same order",
-            false => "",
+        let same = match saved.get(CHECKSUM) == settings.get(CHECKSUM) {
+            true => "",
+            false => ": the same records in the same order",
         };
         let reason = format!(
             "continues a run with unchanged settings, but {}; give the former {}{same}, or begin \
