@@ -1,5 +1,7 @@
 //! The privacy budget.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::check_delta;
@@ -26,6 +28,13 @@ impl TryFrom<Written> for Budget {
 
     fn try_from(written: Written) -> Result<Self, AccountantError> {
         Self::new(written.epsilon, written.delta)
+    }
+}
+
+/// For example `epsilon = 3 at delta = 1e-5`.
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epsilon = {} at delta = {:e}", self.epsilon, self.delta)
     }
 }
 
@@ -62,6 +71,11 @@ impl Budget {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_budget_is_printed_with_its_delta() {
+        assert_eq!(Budget::new(3.0, 1e-5).unwrap().to_string(), "epsilon = 3 at delta = 1e-5");
+    }
 
     #[test]
     fn impossible_budget_is_refused_from_json_too() {

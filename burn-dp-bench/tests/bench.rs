@@ -109,6 +109,7 @@ fn the_picture_shows_the_private_steps_next_to_the_peers() {
 }
 
 #[test]
+#[cfg(feature = "train")]
 fn the_learner_is_compared_with_a_custom_loop() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("learner.json");
@@ -233,6 +234,7 @@ fn an_impossible_option_is_refused_by_name() {
     for (line, expected) in [
         ("step --batch 0", "--batch must be at least 1, got 0"),
         ("step --image-size 0 --models vgg11", "--image-size must be at least 1, got 0"),
+        #[cfg(feature = "train")]
         ("learner --steps 0", "--steps must be at least 1, got 0"),
         ("step --models magic", "invalid value 'magic'"),
         ("step --algorithms magic", "invalid value 'magic'"),

@@ -21,6 +21,7 @@ fn readers_accept_the_files_from_which_the_fuzzer_starts() {
         ("plays", readers::plays),
         ("words", readers::words),
         ("word_vectors", readers::word_vectors),
+        ("recipe", readers::recipe),
     ];
     if cfg!(feature = "images") {
         readers.push(("folder", readers::folder));

@@ -87,6 +87,8 @@
 //! | [`tune`] | private search of hyperparameters |
 //! | [`updates`] | updates of mini-sets and users: batch clipping, federated training |
 //! | [`model`] | validation, and groups of parameters |
+//! | [`schedule`] | factors that follow the steps |
+//! | [`accountant`] | the crate `burn-dp-accountant`: budgets, ledgers and statements |
 //! | [`audit`] | canaries, and lower bounds on ε from their scores |
 //! | [`baselines`] | slower ways to compute the same sums, for benchmarks and oracles |
 //!
@@ -149,6 +151,7 @@ pub mod from_burn {}
 #[cfg(test)]
 mod test_devices;
 
+pub use burn_dp_accountant as accountant;
 pub use error::DpError;
 pub use grads::{check_independence, check_independence_async};
 pub use non_private::NonPrivate;

@@ -1,8 +1,12 @@
-//! The readers of data sets. Each returns whether the input was accepted.
+//! The readers of data sets and recipes. Each returns whether the input was accepted.
 
 use burn::data::dataset::Dataset;
 use burn_dp_examples::data::shakespeare::{self, Tokens, UserWindows};
 use burn_dp_examples::data::{Vocabulary, WordVectors, cifar10, folder as images_of, idx, imdb};
+use burn_dp_examples::training::batch_clipping::BatchSettings;
+use burn_dp_examples::training::federated::FederatedSettings;
+use burn_dp_examples::training::individual::IndividualSettings;
+use burn_dp_examples::training::{Mode, TrainOptions};
 
 use super::files::{with_file, with_files};
 
@@ -93,5 +97,22 @@ pub fn word_vectors(bytes: &[u8]) -> bool {
         assert_eq!(vectors.rows.len(), vectors.vocabulary.len() * vectors.dimension);
         assert!(vectors.rows.iter().all(|value| value.is_finite()));
         true
+    })
+}
+
+/// Reads a recipe: options of a training mode, whose settings are possible or an error.
+pub fn recipe(bytes: &[u8]) -> bool {
+    with_file("recipe.toml", bytes, |path| {
+        let folder = path.parent().expect("a folder");
+        let words = ["train", "--recipe"].map(Into::into).into_iter();
+        let words = words.chain([path.into(), "--output".into(), folder.join("out").into()]);
+        let Ok(options) = TrainOptions::read::<std::ffi::OsString>(words) else { return false };
+        match options.mode() {
+            Mode::Individual | Mode::Ordinary => {
+                IndividualSettings::new(options, Some(folder.into())).is_ok()
+            }
+            Mode::Batch => BatchSettings::try_from(&options).is_ok(),
+            Mode::Users => FederatedSettings::try_from(&options).is_ok(),
+        }
     })
 }

@@ -1,8 +1,52 @@
 //! The features that the arguments of a program ask for.
 
-use crate::backend::Backend;
+use std::path::Path;
 
-/// Returns the features that a run with these arguments needs beyond the default ones.
+use toml::Value;
+
+use crate::backend::Backend;
+use crate::workspace::{self, Program, TUNE};
+
+/// The folder of the recipes that have a name.
+const RECIPES: &str = "burn-dp-examples/recipes";
+
+/// Returns the words that select what is compiled: the options of the recipe, which come first so
+/// that the command line has the last word, and those of the command line. A search has its
+/// training options after `--`; other programs have nothing there.
+pub(crate) fn words(program: Program, args: &[String]) -> Vec<String> {
+    let is_own = |arg: &&String| program == TUNE || *arg != "--";
+    let own: Vec<_> = args.iter().take_while(is_own).filter(|arg| *arg != "--").cloned().collect();
+    let is_named = own.first().is_some_and(|word| program != TUNE && !word.starts_with('-'));
+    let recipe = value_of(&own, "--recipe").or_else(|| value_of(&own, "--preset"));
+    let of_recipe = recipe.map(|name| recipe_words(&name, !is_named)).unwrap_or_default();
+    of_recipe.into_iter().chain(own).collect()
+}
+
+/// Returns the last value of an option.
+fn value_of(words: &[String], option: &str) -> Option<String> {
+    let value = |(at, word): (usize, &String)| match word.strip_prefix(option)? {
+        "" => words.get(at + 1).cloned(),
+        rest => rest.strip_prefix('=').map(String::from),
+    };
+    words.iter().enumerate().filter_map(value).last()
+}
+
+/// Returns the options of a recipe as words; what is no recipe is left to the program to report.
+fn recipe_words(recipe: &str, with_dataset: bool) -> Vec<String> {
+    let named = workspace::root().join(RECIPES).join(format!("{recipe}.toml"));
+    let path = if named.is_file() { named.as_path() } else { Path::new(recipe) };
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let word = |(key, value): (String, Value)| match value {
+        Value::String(name) if key == "dataset" => with_dataset.then_some(name),
+        Value::Boolean(is_given) => is_given.then(|| format!("--{key}")),
+        Value::String(text) => Some(format!("--{key}={text}")),
+        value => Some(format!("--{key}={value}")),
+    };
+    table.into_iter().filter_map(word).collect()
+}
+
+/// Returns the features that a run with these [`words`] needs beyond the default ones.
 ///
 /// `environment_has_data` says whether the environment names a folder of data sets.
 ///
@@ -11,12 +55,12 @@ use crate::backend::Backend;
 /// Returns a message if `--backend` names no backend.
 pub(crate) fn of_run(
     binary: &str,
-    args: &[String],
+    words: &[String],
     environment_has_data: bool,
 ) -> Result<Vec<&'static str>, String> {
     let mut features: Vec<_> =
-        Backend::among(args)?.and_then(Backend::feature).into_iter().collect();
-    let own: Vec<_> = args.iter().map(String::as_str).take_while(|arg| *arg != "--").collect();
+        Backend::among(words)?.and_then(Backend::feature).into_iter().collect();
+    let own: Vec<_> = words.iter().map(String::as_str).collect();
     let given = |option: &str| {
         own.iter().any(|arg| {
             arg.strip_prefix(option)
@@ -29,7 +73,7 @@ pub(crate) fn of_run(
     if downloads && !asks_for_help(&own) {
         features.push("download");
     }
-    if binary == "train" && own.contains(&"folder") {
+    if matches!(binary, "train" | "tune" | "experiment") && own.contains(&"folder") {
         features.push("images");
     }
     if binary == "finetune" && own.first() == Some(&"images") {
@@ -51,11 +95,16 @@ fn asks_for_help(args: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::workspace::{BENCH, EXPERIMENT, FINETUNE, TRAIN};
 
     fn of(binary: &str, line: &str, data: bool) -> Vec<&'static str> {
+        let program = [TRAIN, TUNE, FINETUNE, BENCH, EXPERIMENT].into_iter();
+        let program = program.clone().find(|program| program.binary == binary).unwrap_or(TRAIN);
         let args: Vec<_> = line.split_whitespace().map(String::from).collect();
-        of_run(binary, &args, data).unwrap_or_default()
+        of_run(binary, &words(program, &args), data).unwrap_or_default()
     }
 
     #[test]
@@ -87,8 +136,39 @@ mod tests {
     fn folders_of_images_need_decoders() {
         assert_eq!(of("train", "folder --data-dir d", false), ["images"]);
         assert_eq!(of("train", "folder --backend ndarray", false), ["ndarray", "images"]);
+        assert_eq!(of("experiment", "accuracy-epsilon folder", false), ["images"]);
         assert_eq!(of("finetune", "images --data d", false), ["images"]);
         assert!(of("finetune", "classify --data images.csv", false).is_empty());
+    }
+
+    #[test]
+    fn the_trainings_of_a_search_have_their_options_after_two_dashes() {
+        let line = "--choose lr=0.3,1 -- folder --data-dir d --backend cuda";
+        assert_eq!(of("tune", line, false), ["cuda", "images"]);
+        assert_eq!(of("tune", "-- mnist", false), ["download"]);
+        assert!(of("train", "digits -- mnist", false).is_empty());
+    }
+
+    #[test]
+    fn a_recipe_names_its_data_set_unless_the_command_line_does() {
+        assert_eq!(of("train", "--recipe mnist-cnn", false), ["download"]);
+        assert_eq!(of("tune", "--choose lr=1 -- --recipe mnist-cnn", false), ["download"]);
+        let line = "--recipe=imagenet-nf-resnet-50 --data-dir d --backend cuda";
+        assert_eq!(of("train", line, false), ["cuda", "images"]);
+        assert!(of("train", "--recipe mnist-cnn --data-dir d", false).is_empty());
+        assert!(of("train", "digits --recipe mnist-cnn", false).is_empty());
+        assert!(of("train", "--recipe none", false).is_empty());
+    }
+
+    #[test]
+    fn the_command_line_has_the_last_word_over_a_recipe() {
+        let path = std::env::temp_dir().join(format!("xtask-recipe-{}.toml", std::process::id()));
+        std::fs::write(&path, "dataset = \"folder\"\nbackend = \"wgpu\"\nsteps = 3\n").unwrap();
+        let name = path.display();
+        assert_eq!(of("train", &format!("--preset {name}"), false), ["wgpu", "images"]);
+        let line = format!("--preset {name} --backend ndarray");
+        assert_eq!(of("train", &line, false), ["ndarray", "images"]);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

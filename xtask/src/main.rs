@@ -58,28 +58,28 @@ enum Command {
     /// Audit the library, or estimate ε from scores (`audit estimate --scores FILE.json`).
     #[command(disable_help_flag = true)]
     Audit(program::Args),
-    /// ε of a training or a ledger (`cargo xtask epsilon --help` lists the options).
+    /// Compute ε of a training or a ledger (`cargo xtask epsilon --help` lists the options).
     #[command(disable_help_flag = true)]
     Epsilon(program::Args),
-    /// δ of a training or a ledger at a given ε.
+    /// Compute δ of a training or a ledger at a given ε.
     #[command(disable_help_flag = true)]
     Delta(program::Args),
-    /// The noise or the number of steps for a budget.
+    /// Find the noise or the number of steps for a budget.
     #[command(disable_help_flag = true)]
     Calibrate(program::Args),
-    /// The trade-off curve of a training or a ledger.
+    /// Compute the trade-off curve of a training or a ledger.
     #[command(disable_help_flag = true)]
     Tradeoff(program::Args),
-    /// The total amount of noise, and a small run that predicts a large one.
+    /// Compute the total amount of noise, and a small run that predicts a large one.
     #[command(disable_help_flag = true)]
     Tan(program::Args),
     /// Find or evaluate a strategy for correlated noise.
     #[command(disable_help_flag = true)]
     Strategy(program::Args),
-    /// The privacy statement of a ledger.
+    /// Print the privacy statement of a ledger.
     #[command(disable_help_flag = true)]
     Statement(program::Args),
-    /// Which of two ledgers or statements has the stronger guarantee.
+    /// Compare the guarantees of two ledgers or statements.
     #[command(disable_help_flag = true)]
     Compare(program::Args),
     /// Run all tests, the doc tests included.
@@ -91,8 +91,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run the tests of devices that servers host, in processes and network namespaces of their
-    /// own.
+    /// Test remote devices: servers in separate processes and network namespaces.
     TestRemote,
     /// Check formatting, structure and words, and run Clippy with warnings as errors.
     Lint {
@@ -100,8 +99,7 @@ enum Command {
         #[arg(long)]
         quick: bool,
     },
-    /// Take each guard of the library away, and check that the tests on the page of sharp edges
-    /// notice it.
+    /// Remove each guard of the library, one at a time, and check that its tests fail.
     Guards(guards::Options),
     /// Build the documentation with warnings as errors.
     Doc {
@@ -149,7 +147,7 @@ enum Command {
     Typos,
     /// Check licenses and advisories of the dependencies (needs `cargo install cargo-deny`).
     Deny,
-    /// Everything that has to pass before a change is merged.
+    /// Run everything that has to pass before a change is merged.
     Ci,
 }
 
@@ -181,7 +179,7 @@ impl Command {
             Self::Guards(options) => vec![Step::Guards(options)],
             Self::Doc { open } => vec![checks::doc(open).into()],
             Self::Book { blocks: true, .. } => vec![book::blocks().into()],
-            Self::Book { open, .. } => vec![book::blocks().into(), book::pages(open).into()],
+            Self::Book { open, .. } => vec![book::pages(open).into(), book::blocks().into()],
             Self::Package { verify } => vec![checks::package(verify).into()],
             Self::CheckWgpu => vec![checks::type_check(Backend::Wgpu).into()],
             Self::CheckCuda => vec![checks::type_check(Backend::Cuda).into()],
@@ -274,15 +272,15 @@ mod tests {
     }
 
     #[test]
-    fn the_book_is_tested_before_it_is_built() {
+    fn the_book_is_built_and_its_blocks_are_run() {
         let steps = |line: &[&str]| {
             let steps = Cli::try_parse_from(line).unwrap().command.steps().unwrap();
             steps.iter().map(Step::to_string).collect::<Vec<_>>()
         };
         let all = steps(&["xtask", "book"]);
-        assert!(all[0].starts_with("cargo test --doc -p burn-dp-book"), "{all:?}");
-        assert_eq!(all[1], "mdbook build book");
-        assert_eq!(steps(&["xtask", "book", "--blocks"]), all[..1]);
+        assert_eq!(all[0], "mdbook build book");
+        assert!(all[1].starts_with("cargo test --doc -p burn-dp-book"), "{all:?}");
+        assert_eq!(steps(&["xtask", "book", "--blocks"]), all[1..]);
     }
 
     #[test]

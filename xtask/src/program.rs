@@ -20,6 +20,9 @@ const FINETUNE_PART: &str = "finetune";
 /// The variable that names a folder of data sets.
 const DATA: &str = "BURN_DP_DATA";
 
+/// The variable with the name that the help of the accountant's program gives it.
+const NAME: &str = "BURN_DP_PROGRAM";
+
 /// Benchmarks measure `burn-dp` as a user's program compiles it with `--release`, without the
 /// checks of debug builds. The other commands have the same dependencies.
 const MEASURED: [&str; 4] = [
@@ -97,6 +100,7 @@ pub(crate) fn soak(args: &Args) -> Process {
 /// Returns one command of the accountant's own program, which needs nothing of Burn.
 pub(crate) fn accountant(command: &str, args: &Args) -> Process {
     Process::cargo()
+        .env(NAME, "cargo xtask")
         .args(["run", "-p", ACCOUNTANT.package, "--features", "cli"])
         .args(["--bin", ACCOUNTANT.binary, "--", command])
         .args(args.args.iter().cloned())
@@ -155,7 +159,8 @@ fn parts<'a>(program: Program, features: &[&'a str]) -> Vec<&'a str> {
 
 fn program(program: Program, args: &Args) -> Result<Process, String> {
     let environment_has_data = std::env::var_os(DATA).is_some();
-    let features = features::of_run(program.binary, &args.args, environment_has_data)?;
+    let words = features::words(program, &args.args);
+    let features = features::of_run(program.binary, &words, environment_has_data)?;
     let mut process = Process::cargo()
         .args(["run", "-p", program.package])
         .builds(Announcement::new(program.package, &parts(program, &features)));
@@ -165,7 +170,7 @@ fn program(program: Program, args: &Args) -> Result<Process, String> {
     if !features.is_empty() {
         process = process.args(["--features", &features.join(",")]);
     }
-    if Backend::among(&args.args)? == Some(Backend::Wgpu) {
+    if Backend::among(&words)? == Some(Backend::Wgpu) {
         process = process.envs(vulkan::environment()).private_folder(vulkan::RUNTIME_FOLDER);
     }
     Ok(process.args(["--bin", program.binary, "--"]).args(args.args.iter().cloned()))
@@ -252,8 +257,8 @@ mod tests {
         let text = |args| audit(&args).unwrap().to_string();
         assert_eq!(
             text(Args::from(["estimate", "--scores", "s.json", "--delta", "1e-5", "--json"])),
-            "cargo run -p burn-dp-accountant --features cli --bin burn-dp-accountant -- audit \
-             --scores s.json --delta 1e-5 --json"
+            "BURN_DP_PROGRAM='cargo xtask' cargo run -p burn-dp-accountant --features cli \
+             --bin burn-dp-accountant -- audit --scores s.json --delta 1e-5 --json"
         );
         assert_eq!(
             text(Args::from(["--json", "audit.json"])),

@@ -31,7 +31,18 @@ impl MseLossConfig {
     }
 }
 
+impl Default for MseLoss {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl MseLoss {
+    /// Creates the loss with the mean of the values of one example.
+    pub fn new() -> Self {
+        MseLossConfig::new().init()
+    }
+
     /// Computes the loss of each example.
     ///
     /// # Shapes

@@ -79,6 +79,12 @@ impl PrivacyPlan {
         self.steps
     }
 
+    /// Returns the number of steps in which every unit takes part once on average, at least 1: what
+    /// programs call an epoch.
+    pub fn steps_per_epoch(&self) -> u64 {
+        (1.0 / self.sampling_probability()).round().max(1.0) as u64
+    }
+
     /// Returns the budget, if one was given.
     pub fn budget(&self) -> Option<Budget> {
         self.budget

@@ -126,7 +126,7 @@ impl Config for PrivacyPlanConfig {
 
 impl PrivacyPlanConfig {
     /// Configures a plan for a data set of `dataset_size` units and an expected number of units per
-    /// step.
+    /// step (for an integer, `batch_size as f64`).
     ///
     /// # Privacy
     ///

@@ -23,13 +23,18 @@ const SPLIT_ROUNDING: f64 = 1.0 + 1e-12;
 
 impl PrivacyPlanConfig {
     /// Checks the configuration, calibrates the noise, and takes a key from the operating system.
+    /// Each plan has a key of its own.
     ///
     /// # Errors
     ///
     /// Returns [`DpError::InvalidArgument`] with the name of the value that cannot be used,
     /// [`DpError::Accountant`] if no noise reaches the budget, and [`DpError::Entropy`] if the
     /// operating system provides no entropy.
-    pub fn init(self) -> Result<PrivacyPlan, DpError> {
+    pub fn init(&self) -> Result<PrivacyPlan, DpError> {
+        self.clone().into_plan()
+    }
+
+    fn into_plan(self) -> Result<PrivacyPlan, DpError> {
         let steps = self.check_steps()?;
         let clipping = self.clipping()?;
         self.check_mini_sets()?;
@@ -400,6 +405,21 @@ mod tests {
         let config = PrivacyPlanConfig::new(1000, 30.0).with_noise_multiplier(1.0);
         assert_eq!(config.clone().with_epochs(3.0).init().unwrap().steps(), 100);
         assert_eq!(config.with_epochs(0.001).init().unwrap().steps(), 1);
+    }
+
+    #[test]
+    fn an_epoch_is_the_steps_of_one_use_of_every_unit() {
+        for (batch, steps) in [(30.0, 33), (1.0, 1000), (1000.0, 1)] {
+            let config = PrivacyPlanConfig::new(1000, batch).with_noise_multiplier(1.0);
+            assert_eq!(config.with_steps(5).init().unwrap().steps_per_epoch(), steps, "{batch}");
+        }
+    }
+
+    #[test]
+    fn every_plan_of_a_configuration_has_its_own_key() {
+        let config = PrivacyPlanConfig::new(1000, 30.0).with_noise_multiplier(1.0).with_steps(1);
+        let [one, other] = [(); 2].map(|()| config.init().unwrap().sampler().unwrap());
+        assert!(one.draw(0).unwrap() != other.draw(0).unwrap());
     }
 
     #[test]

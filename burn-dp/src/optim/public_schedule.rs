@@ -45,6 +45,8 @@ use crate::DpError;
 #[derive(Clone)]
 pub struct PublicSchedule(ModuleLrScheduler);
 
+opaque_debug!(PublicSchedule);
+
 impl PublicSchedule {
     /// Creates the schedule of a configuration of Burn; a number is a constant learning rate.
     ///

@@ -10,7 +10,8 @@ use crate::DpError;
 /// the release is in the ledger and the model includes the update.
 /// [`DpOptimizer::step`](super::DpOptimizer::step) lists the errors of both kinds.
 ///
-/// `?` turns it into a [`DpError`] and drops the model; match on it to keep the model.
+/// `?` turns it into a [`DpError`] and drops the model; in a function with another error type,
+/// write `.map_err(DpError::from)?`. Match on it to keep the model.
 pub struct RefusedStep<M> {
     model: M,
     error: DpError,

@@ -83,7 +83,8 @@ use crate::DpError;
 /// impl DistinctRecords<String> for Lines {}
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` may return one record under several indices",
+    message = "the records of `{Self}` are not known to be distinct",
+    label = "wrap it, for example `Distinct::new(dataset)?`",
     note = "`Distinct::new` compares all records and `Distinct::by_key` their keys",
     note = "`Distinct::assume`, or an implementation of `DistinctRecords`, declares the difference"
 )]

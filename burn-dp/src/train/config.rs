@@ -209,8 +209,7 @@ impl PrivateTrainingConfig {
         if self.physical_batch_size == 0 {
             return Err(DpError::invalid("physical_batch_size", "must be at least 1, got 0"));
         }
-        let passes = 1.0 / engine.plan.sampling_probability();
-        let steps_per_epoch = self.steps_per_epoch.unwrap_or(passes.round().max(1.0) as u64);
+        let steps_per_epoch = self.steps_per_epoch.unwrap_or(engine.plan.steps_per_epoch());
         if steps_per_epoch == 0 {
             return Err(DpError::invalid("steps_per_epoch", "must be at least 1, got 0"));
         }

@@ -22,6 +22,8 @@ pub struct StepOutput<T> {
     pub(super) outputs: Vec<T>,
 }
 
+opaque_debug!(StepOutput<T>);
+
 impl<T: ItemLazy> ItemLazy for StepOutput<T> {
     fn sync(self) -> Result<Self, ExecutionError> {
         let outputs = self.outputs.into_iter().map(ItemLazy::sync).collect::<Result<_, _>>()?;
