@@ -1,6 +1,6 @@
 //! Models, data sets and the training program of burn-dp's examples.
 //!
-//! - [`data`]: drawn digits, MNIST and other data sets from their files, and batches of them.
+//! - [`data`]: synthetic digits, MNIST and other data sets from their files, and batches of them.
 //! - [`models`]: the networks of the fast-clipping paper, and others.
 //! - [`training`]: the program `train`, which `cargo xtask train` starts.
 //! - [`plot`]: figures as SVG.

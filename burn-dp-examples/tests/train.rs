@@ -80,8 +80,8 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("--noise-multiplier 0.1 --epsilon 0.1", "more than --epsilon 0.1"),
         ("--steps 3 --epochs 3", "--steps 3 and --epochs 3 contradict"),
         ("--epochs 9999999999999999999", "--epochs must be at most 1000000000"),
-        ("--train-size 99999999999999", "--train-size must be at most 10000000 drawn digits"),
-        ("--test-size 99999999999999", "--test-size must be at most 10000000 drawn digits"),
+        ("--train-size 99999999999999", "--train-size must be at most 10000000 synthetic digits"),
+        ("--test-size 99999999999999", "--test-size must be at most 10000000 synthetic digits"),
         ("--skip-lost-steps", "--resume"),
         ("--lr 1e39", "--lr must be below 3.4e38, got 1"),
         ("--epochs 40 --threshold-decay 0.1", "in step 959 of 960 to which no noise"),
@@ -99,7 +99,10 @@ fn impossible_options_are_refused_before_anything_is_written() {
         ("imdb --data-dir nowhere", "nowhere does not exist; give the folder with"),
         ("imdb --data-dir . --word-vectors nowhere.txt", "nowhere.txt"),
         ("cifar10 --data-dir .", ". holds none of data_batch_1.bin"),
+        #[cfg(feature = "images")]
         ("folder --data-dir .", ". holds none of train"),
+        #[cfg(not(feature = "images"))]
+        ("folder --data-dir .", "needs the feature `images`, which is not in this build"),
         ("cifar10 --download", "--download is for mnist, not cifar10"),
         ("fashion-mnist --data-dir .", ". holds none of train-images-idx3-ubyte.gz"),
         ("--image-size 64", "--image-size 64 is for the data set folder, not digits"),
@@ -446,12 +449,12 @@ fn every_clipping_policy_trains_and_is_named_in_the_statement() {
         assert!(text.contains(words), "{line}: {text}");
         let adapts = line.contains("quantile") || line.contains("layerwise");
         assert_eq!(figures["thresholds"].as_object().unwrap().is_empty(), !adapts, "{line}");
-        // Public digits are drawn separately; none is taken from the training set.
+        // Public digits are made separately; none is taken from the training set.
         assert_eq!(figures["train_items"], 1_000, "{line}");
         let needs = line.contains("layerwise") || line.contains("--layer-groups");
         let size = if line.contains("--public-size 100") { "100" } else { "1000" };
         let named = format!(
-            "public data:              drawn digits of seed 0, apart from the training digits \
+            "public data:              synthetic digits of seed 0, apart from the training digits \
              (generated, {size} items)"
         );
         assert_eq!(text.contains(&named), needs, "{line}: {text}");
@@ -697,7 +700,7 @@ fn results_are_replaced_by_the_program_that_wrote_them_and_by_no_other() {
     // Without the figures nothing shows who wrote the model.
     std::fs::remove_file(at("out/run.json")).unwrap();
     let error = refusal_in(folder.path(), &format!("{SMALL} --steps 2 --output out"));
-    assert!(error.contains("model.bpk is from no run of it, and would be replaced"), "{error}");
+    assert!(error.contains("model.bpk was not written by `train`, which would"), "{error}");
     assert_eq!(std::fs::read(at("out/model.bpk")).unwrap(), model);
     assert!(!at("out/checkpoints").exists());
 }

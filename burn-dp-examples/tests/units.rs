@@ -304,7 +304,8 @@ fn mini_sets_are_trained_on_with_batch_norm_and_the_statement_says_what_it_store
     let learned = statement["facts"]["running_statistics"].as_str().unwrap();
     assert!(learned.starts_with("not learned"), "{learned}");
     let public = statement["facts"]["public_data"].as_str().unwrap();
-    assert!(public.contains("drawn digits of seed 0") && public.contains("100 items"), "{public}");
+    let is_named = public.contains("synthetic digits of seed 0") && public.contains("100 items");
+    assert!(is_named, "{public}");
     assert_eq!(statement["facts"]["mini_set_size"], "20");
     let sentences = statement["not_covered"].to_string();
     assert!(sentences.contains("The number of examples that are trained on"), "{sentences}");

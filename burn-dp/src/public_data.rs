@@ -31,7 +31,7 @@ impl PublicSource {
         Self { name: name.into(), kind: "published" }
     }
 
-    /// Names data that a program generated without private data, for example drawn images.
+    /// Names data that a program generated without private data, for example synthetic images.
     pub fn generated(name: impl Into<String>) -> Self {
         Self { name: name.into(), kind: "generated" }
     }

@@ -16,7 +16,8 @@ use burn_dp_examples::training::BackendName;
 
 /// Measure what privacy costs.
 ///
-/// `cargo xtask bench accountant` measures the accountant, with its own options.
+/// Two more are built on request: `cargo xtask bench learner` (a step in Burn's learner) and `cargo
+/// xtask bench accountant`; each has its own `--help`.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", version)]
 pub struct BenchOptions {

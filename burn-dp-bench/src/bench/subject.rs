@@ -18,7 +18,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Initializes the network, and returns it with a batch of drawn digits.
+    /// Initializes the network, and returns it with a batch of synthetic digits.
     pub(super) fn init(self, batch_size: usize, device: &Device) -> (AnyNetwork, Batch<Tensor<4>>) {
         let Self { network, sizes, is_stock } = self;
         let encoder = network.encoder(sizes);

@@ -20,8 +20,8 @@ pub struct AccuracyEpsilonOptions {
     /// Data set to train on.
     #[arg(value_enum, default_value_t = DatasetName::Digits)]
     pub dataset: DatasetName,
-    /// Folder with the files of the data set, as in `cargo xtask train`; the drawn digits need none
-    /// [default: the variable BURN_DP_DATA].
+    /// Folder with the files of the data set, as in `cargo xtask train`; the synthetic digits need
+    /// none [default: the variable BURN_DP_DATA].
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Use only this many examples to train on.
@@ -37,14 +37,14 @@ pub struct AccuracyEpsilonOptions {
     /// Probability with which a budget may be exceeded; less than 1 / the number of examples.
     #[arg(long, value_name = "D", allow_hyphen_values = true, default_value_t = 1e-5)]
     pub delta: f64,
-    /// Passes over the data in each run, including ordinary training [default: from the recipes].
+    /// Passes over the data in each run, including ordinary training [default: as in `train`].
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,
-    /// Expected size of a logical batch of the private runs [default: from the recipe].
+    /// Expected size of a logical batch of the private runs [default: as in `train`].
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
-    /// Seeds of the initial weights and of the drawn digits, one run each. Noise and sampling never
-    /// use them.
+    /// Seeds of the initial weights and of the synthetic digits, one run each. Noise and sampling
+    /// never use them.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1"])]
     pub seeds: Vec<u64>,
     /// Backend to train on.

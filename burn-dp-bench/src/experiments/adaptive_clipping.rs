@@ -26,7 +26,7 @@ use super::trial::momentum_sgd;
 /// Options of the experiment.
 #[derive(Args, Debug, Clone)]
 pub struct AdaptiveClippingOptions {
-    /// Folder with the four IDX files of MNIST, plain or gzip; without it, the drawn digits.
+    /// Folder with the four IDX files of MNIST, plain or gzip; without it, the synthetic digits.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Use only this many images to train on.
@@ -66,7 +66,7 @@ pub struct AdaptiveClippingOptions {
     /// Backend to train on.
     #[arg(long, value_enum, default_value_t = BackendName::Flex)]
     pub backend: BackendName,
-    /// Seed of the initial weights and of the drawn digits.
+    /// Seed of the initial weights and of the synthetic digits.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// Folder for the figures and the plots.

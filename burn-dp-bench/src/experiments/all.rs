@@ -14,14 +14,15 @@ use super::measured::FigureOptions;
 /// Options of the page of all figures.
 #[derive(Args, Debug, Clone)]
 pub struct AllOptions {
-    /// Less than ten minutes per experiment on two cores, instead of the settings of the papers.
+    /// Minutes, at most about half an hour, per experiment on two cores, instead of the settings of
+    /// the papers.
     #[arg(long)]
     pub quick: bool,
     /// Folder with the four IDX files of MNIST and with shakespeare-users.jsonl, plain or gzip, or
-    /// with the subfolders mnist and shakespeare; without it, drawn digits and roles.
+    /// with the subfolders mnist and shakespeare; without it, synthetic digits and roles.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Seeds of initial weights and drawn digits.
+    /// Seeds of initial weights and synthetic digits.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1", "2"])]
     pub seeds: Vec<u64>,
     /// Folder for the page, RESULTS.md, and its pictures. An interrupted run continues.

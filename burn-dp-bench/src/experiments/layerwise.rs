@@ -83,7 +83,7 @@ impl Setting {
     }
 
     /// Returns the images. As in the paper, the last tenth of the training images is public and is
-    /// not trained on: all data sets of the experiments are drawn or published.
+    /// not trained on: all data sets of the experiments are synthetic or published.
     pub(super) fn data(&self, measured: &Measured, seed: u64) -> Result<BatchData, TrainError> {
         let [train, test] = self.images;
         let mut splits = match &measured.data_dir {

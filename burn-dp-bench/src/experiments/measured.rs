@@ -15,15 +15,16 @@ use super::figure::{Figure, Findings, Preset};
 /// Options of every figure of a paper.
 #[derive(Args, Debug, Clone)]
 pub struct FigureOptions {
-    /// Less than ten minutes on two cores, instead of the setting of the paper.
+    /// Minutes, at most about half an hour, on two cores, instead of the setting of the paper.
     #[arg(long)]
     pub quick: bool,
     /// Folder with the four IDX files of MNIST, or its subfolder mnist, plain or gzip; without it,
-    /// the drawn digits. For experiments on users, with shakespeare-users.jsonl, or the subfolder
-    /// shakespeare, plain or gzip; without it, drawn roles.
+    /// the synthetic digits. For experiments on users, with shakespeare-users.jsonl, or the
+    /// subfolder shakespeare, plain or gzip; without it, synthetic roles.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Seeds of initial weights and drawn digits, one run each; noise and sampling never use them.
+    /// Seeds of initial weights and synthetic digits, one run each; noise and sampling never use
+    /// them.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1", "2"])]
     pub seeds: Vec<u64>,
     /// Folder for the figure and the measurements [default: out/experiment-NAME]. An interrupted
@@ -137,7 +138,7 @@ impl Measured {
 
     /// Returns what the images of [`images`](super::trial::images) are.
     pub(crate) fn images_name(&self) -> &'static str {
-        if self.data_dir.is_some() { "MNIST" } else { "drawn digits" }
+        if self.data_dir.is_some() { "MNIST" } else { "synthetic digits" }
     }
 
     /// Announces how many measurements follow.

@@ -38,7 +38,7 @@ impl UserSetting {
             Some(folder) => {
                 let reason = format!(
                     "{} has none of {}; give the folder of the plays, or leave the option out for \
-                     drawn roles",
+                     synthetic roles",
                     folder.display(),
                     FILES.join(", ")
                 );
@@ -130,7 +130,7 @@ impl UserSetting {
             training.embedding,
             training.hidden,
             match self.data {
-                drawn_roles::NAME => format!("{} drawn roles", self.roles),
+                drawn_roles::NAME => format!("{} synthetic roles", self.roles),
                 data => data.to_string(),
             },
             training.rounds,

@@ -8,7 +8,7 @@ use super::subject::Subject;
 
 /// Kills runs at random points and resumes them.
 #[derive(Parser, Debug, Clone)]
-#[command(name = "cargo xtask soak", version)]
+#[command(name = "cargo xtask soak", bin_name = "cargo xtask soak", version)]
 pub struct SoakOptions {
     /// Number of processes to kill.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]

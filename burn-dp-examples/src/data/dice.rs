@@ -1,4 +1,4 @@
-//! The generator of drawn data, which need no protection.
+//! The random numbers of synthetic data, which need no protection.
 
 use chacha20::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};

@@ -1,4 +1,4 @@
-//! Drawn digits without a download.
+//! Synthetic digits without a download.
 //!
 //! Every image is a function of only the seed, the split, and its index: one of several shapes of
 //! its digit is bent, slanted, rotated, scaled, and moved at random, drawn with a pen of random
@@ -28,17 +28,17 @@ const TEST_OFFSET: u64 = 1 << 32;
 /// Distance of the index of a public image from the index of a training image.
 const PUBLIC_OFFSET: u64 = 1 << 33;
 
-/// Draws public images, which are in neither split of the same seed.
+/// Makes synthetic public images, which are in neither split of the same seed.
 ///
 /// # Errors
 ///
 /// Returns [`DpError`] if `items` is zero.
 pub fn public(seed: u64, items: usize) -> Result<PublicData<ImageItem>, DpError> {
-    let name = format!("drawn digits of seed {seed}, apart from the training digits");
+    let name = format!("synthetic digits of seed {seed}, apart from the training digits");
     PublicSource::generated(name).data(images(seed, PUBLIC_OFFSET, items))
 }
 
-/// Draws a training split and a test split.
+/// Makes a synthetic training split and a test split.
 ///
 /// The classes alternate, so each is as frequent as the others. Splits of another length with the
 /// same seed start with the same images.

@@ -1,4 +1,4 @@
-//! The generator of drawn digits.
+//! The generator of synthetic digits.
 
 use super::dice::Dice;
 use super::stroke::{self, Point};

@@ -9,7 +9,7 @@ use super::dice::Dice;
 use super::shakespeare::Role;
 
 /// Name of the data set in reports.
-pub const NAME: &str = "drawn roles";
+pub const NAME: &str = "synthetic roles";
 
 /// Number of words in the language.
 const WORDS: usize = 300;
@@ -20,7 +20,7 @@ const FAVORITES: usize = 12;
 const CONSONANTS: [&str; 12] = ["b", "d", "f", "k", "l", "m", "n", "r", "s", "t", "v", "th"];
 const VOWELS: [&str; 6] = ["a", "e", "i", "o", "u", "ee"];
 
-/// Draws roles. A larger number of roles from the same seed starts with the same ones.
+/// Makes synthetic roles. A larger number of roles from the same seed starts with the same ones.
 pub fn roles(seed: u64, count: usize) -> Vec<Role> {
     (0..count).map(|index| role(seed, index)).collect()
 }

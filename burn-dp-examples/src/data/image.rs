@@ -66,7 +66,7 @@ pub struct ImageBatcher {
 }
 
 impl ImageBatcher {
-    /// Drawn digits and MNIST.
+    /// Synthetic digits and MNIST.
     pub const MNIST: Self =
         Self { shape: ImageShape::square(1, SIDE), mean: [0.1307; 3], std: [0.3081; 3] };
 
@@ -120,7 +120,7 @@ impl Encoder for ImageBatcher {
     type Item = ImageItem;
     type Inputs = Tensor<4>;
 
-    /// Drawn digits, stretched to the size of the images.
+    /// Synthetic digits, stretched to the size of the images.
     fn made_up(&self, items: usize, classes: usize) -> Vec<ImageItem> {
         let ImageShape { channels, height, width } = self.shape;
         let stretched = (0..items as u64).into_par_iter().map(|index| {

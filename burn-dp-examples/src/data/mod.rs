@@ -1,6 +1,6 @@
 //! Data sets and their conversion into tensors.
 //!
-//! The drawn [`digits`] and [`drawn_roles`] need no file. [`mnist`] (also Fashion-MNIST),
+//! The synthetic [`digits`] and [roles](drawn_roles) need no file. [`mnist`] (also Fashion-MNIST),
 //! [`cifar10`] and [`imdb`] read the original files, [`folder`] reads images in one folder per
 //! class. All of them return [`Splits`] of labeled items with the [`Encoder`] that converts them
 //! into tensors. [`FeatureBatcher`] replaces images with their scattering features.

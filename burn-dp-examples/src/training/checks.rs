@@ -7,7 +7,7 @@ use super::TrainError;
 /// Maximum number of passes over the data.
 const MOST_EPOCHS: usize = 1_000_000_000;
 
-/// Maximum number of drawn digits; they take 30 GiB.
+/// Maximum number of synthetic digits; they take 30 GiB.
 const MOST_DIGITS: usize = 10_000_000;
 
 /// Checks that counts are not zero.
@@ -72,23 +72,23 @@ pub fn countable(epochs: usize) -> Result<(), TrainError> {
     at_most("--epochs", epochs, MOST_EPOCHS, "")
 }
 
-/// Checks that memory can hold this many drawn digits.
+/// Checks that memory can hold this many synthetic digits.
 ///
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] with the limit.
 pub fn drawable(train_size: Option<usize>, test_size: Option<usize>) -> Result<(), TrainError> {
-    at_most("--train-size", train_size.unwrap_or(0), MOST_DIGITS, " drawn digits")?;
-    at_most("--test-size", test_size.unwrap_or(0), MOST_DIGITS, " drawn digits")
+    at_most("--train-size", train_size.unwrap_or(0), MOST_DIGITS, " synthetic digits")?;
+    at_most("--test-size", test_size.unwrap_or(0), MOST_DIGITS, " synthetic digits")
 }
 
-/// Checks that memory can hold this many drawn public digits.
+/// Checks that memory can hold this many synthetic public digits.
 ///
 /// # Errors
 ///
 /// Returns [`TrainError::Option`] with the limit.
 pub(super) fn drawable_public(size: Option<usize>) -> Result<(), TrainError> {
-    at_most("--public-size", size.unwrap_or(0), MOST_DIGITS, " drawn digits")
+    at_most("--public-size", size.unwrap_or(0), MOST_DIGITS, " synthetic digits")
 }
 
 /// Checks that a path is a folder or can become one.

@@ -24,8 +24,8 @@ pub struct DataOptions {
     pub dataset: DatasetName,
     /// Folder with the files of the data set, as published: IDX files, plain or gzip (mnist,
     /// fashion-mnist), the binary version (cifar10), aclImdb (imdb), train/CLASS/*.png and
-    /// test/CLASS (folder), shakespeare-users.jsonl, plain or gzip (shakespeare); the drawn digits
-    /// need none [default: the variable BURN_DP_DATA].
+    /// test/CLASS (folder), shakespeare-users.jsonl, plain or gzip (shakespeare); the synthetic
+    /// digits need none [default: the variable BURN_DP_DATA].
     #[arg(long, value_name = "DIR")]
     #[serde(skip)]
     pub data_dir: Option<PathBuf>,
@@ -35,27 +35,27 @@ pub struct DataOptions {
     #[serde(skip)]
     pub download: bool,
     /// Use only this many examples to train on, the first ones of the files; the guarantee is then
-    /// for these, and the statement says so [default: all; 12000 drawn digits].
+    /// for these, and the statement says so [default: all; 12000 synthetic digits].
     #[arg(long, value_name = "N", help_heading = headings::EXAMPLES)]
     pub train_size: Option<usize>,
-    /// Use only this many examples to test on [default: all; 2000 drawn digits].
+    /// Use only this many examples to test on [default: all; 2000 synthetic digits].
     #[arg(long, value_name = "N", help_heading = headings::EXAMPLES)]
     #[serde(skip)]
     pub test_size: Option<usize>,
     /// Data set of the public examples, where a clipping policy or BatchNorm needs them: different
-    /// from the training data [default: for drawn digits, separately drawn digits].
+    /// from the training data [default: for synthetic digits, separate synthetic digits].
     #[arg(long, value_enum, value_name = "DATASET", help_heading = headings::THRESHOLDS)]
     #[serde(serialize_with = "as_typed_option")]
     pub public_data: Option<DatasetName>,
-    /// Folder with the files of the public data set; drawn digits need none.
+    /// Folder with the files of the public data set; synthetic digits need none.
     #[arg(long, value_name = "DIR", help_heading = headings::THRESHOLDS)]
     #[serde(skip)]
     pub public_dir: Option<PathBuf>,
     /// Use only this many public examples [default: 1000].
     #[arg(long, value_name = "N", help_heading = headings::THRESHOLDS)]
     pub public_size: Option<usize>,
-    /// Seed of the initial weights, of the drawn digits, and of the membership in mini-sets. Noise
-    /// and sampling never use it: the operating system seeds them.
+    /// Seed of the initial weights, of the synthetic digits, and of the membership in mini-sets.
+    /// Noise and sampling never use it: the operating system seeds them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 }
@@ -88,7 +88,8 @@ impl DataOptions {
             checks::drawable(self.train_size, self.test_size)?;
             if let Some(folder) = &self.data_dir {
                 let reason = format!(
-                    "{} is given but the drawn digits need no files; leave it out, or train mnist",
+                    "{} is given but the synthetic digits need no files; leave it out, or train \
+                     mnist",
                     folder.display()
                 );
                 return Err(TrainError::option("--data-dir", reason));
@@ -124,7 +125,7 @@ impl DataOptions {
         std::env::var_os("BURN_DP_DATA").filter(|folder| !folder.is_empty()).map(Into::into)
     }
 
-    /// Reads or draws images.
+    /// Reads images, or makes synthetic ones.
     ///
     /// # Arguments
     ///

@@ -82,24 +82,24 @@ fn independence_check(text: &str) -> Result<IndependenceCheck, String> {
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = headings::EXAMPLES)]
 pub struct ExampleOptions {
-    /// Length of the training in passes over the data [default: from the recipe; 50 for batch
-    /// clipping].
+    /// Length of the training in passes over the data [default: depends on data set and network; 50
+    /// for batch clipping].
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,
-    /// Learning rate; batch clipping multiplies it by --lr-decay after each epoch [default: from
-    /// the recipe; 0.025 for batch clipping].
+    /// Learning rate; batch clipping multiplies it by --lr-decay after each epoch [default: depends
+    /// on data set and network; 0.025 for batch clipping].
     #[arg(long, allow_hyphen_values = true)]
     pub lr: Option<f64>,
-    /// Clipping threshold of each example's gradient [default: from the recipe; 0.1 for quantile],
-    /// or of the update of a mini-set [default: 0.2].
+    /// Clipping threshold of each example's gradient [default: depends on data set and network; 0.1
+    /// for quantile], or of the update of a mini-set [default: 0.2].
     #[arg(long, value_name = "C", allow_hyphen_values = true, help_heading = headings::THRESHOLDS)]
     pub max_grad_norm: Option<f64>,
     /// Factor of the thresholds after each pass over the data.
     #[arg(long, value_name = "D", default_value_t = 1.0, allow_hyphen_values = true)]
     #[arg(help_heading = headings::THRESHOLDS)]
     pub threshold_decay: f64,
-    /// Per-layer and layerwise, for mini-sets also zhang and multipliers: merge layers of similar
-    /// norms on public images into this many groups.
+    /// Merge layers of similar norms on public images into this many groups (clipping per-layer and
+    /// layerwise; for mini-sets also zhang and multipliers).
     #[arg(long, value_name = "N", help_heading = headings::THRESHOLDS)]
     pub layer_groups: Option<usize>,
 }
@@ -125,15 +125,16 @@ pub struct QuantileOptions {
 pub enum ClippingName {
     /// As a whole, to a given threshold.
     Flat,
-    /// Each layer, of users each parameter, to the same threshold.
+    /// Each layer (for users: each parameter), to the same threshold.
     PerLayer,
     /// Always to the same norm.
     Automatic,
     /// As a whole, to a quantile of the norms, which is estimated privately.
     Quantile,
-    /// Each layer, of users each parameter, to the quantile of its norms.
+    /// Each layer (for users: each parameter), to the quantile of its norms.
     LayerQuantile,
-    /// Each layer, of users each parameter, to a threshold proportional to its norm on public data.
+    /// Each layer (for users: each parameter), to a threshold proportional to its norm on public
+    /// data.
     Layerwise,
 }
 
@@ -147,8 +148,9 @@ impl ClippingName {
 /// Options by name, which [`TrainOptions::read`](super::TrainOptions::read) replaces.
 #[derive(Args, Debug, Clone, Default)]
 pub struct RecipeOptions {
-    /// Options from a file, or from one of the recipes by name; an option on the command line takes
-    /// precedence.
+    /// Options from a TOML file, or a named recipe: mnist-cnn, mnist-scattering,
+    /// mnist-scattering-1, cifar10-scattering, cifar10-wrn-16-4-1, cifar10-wrn-16-4-8 or
+    /// imagenet-nf-resnet-50. An option on the command line takes precedence.
     #[arg(long, visible_alias = "preset", value_name = "RECIPE", help_heading = "Run")]
     pub recipe: Option<PathBuf>,
 }
@@ -185,7 +187,7 @@ impl RunOptions {
 /// A data set.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatasetName {
-    /// Digits drawn by the program.
+    /// Synthetic digits, without files.
     Digits,
     /// The original MNIST.
     Mnist,

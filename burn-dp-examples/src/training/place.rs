@@ -80,8 +80,8 @@ pub fn check(
                 return Ok(());
             };
             format!(
-                "{} is from no run of it, and would be replaced or mixed with its results; give \
-                 another folder, or remove that file",
+                "{} was not written by `{program}`, which would replace it or mix it with its \
+                 results; give another folder, or remove that file",
                 path.display()
             )
         }
@@ -215,7 +215,7 @@ mod tests {
                 Ok(()) => false,
                 Err(error) => {
                     let error = error.to_string();
-                    let named = format!("{} is from no run of it", output.join(name).display());
+                    let named = format!("{} was not written by", output.join(name).display());
                     assert!(error.contains(&named), "{error}");
                     assert!(error.ends_with("another folder, or remove that file"), "{error}");
                     true
@@ -244,6 +244,6 @@ mod tests {
         let (_folder, output) = output("notes.txt", "");
         std::os::unix::fs::symlink(output.join("elsewhere"), output.join(MODEL_FILE)).unwrap();
         let error = check(Program::Train, &output, []).unwrap_err().to_string();
-        assert!(error.contains("model.bpk is from no run of it"), "{error}");
+        assert!(error.contains("model.bpk was not written by `train`"), "{error}");
     }
 }

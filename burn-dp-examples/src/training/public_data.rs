@@ -1,4 +1,4 @@
-//! Public examples: drawn by the program, or from a data set other than the training data.
+//! Public examples: synthetic digits, or from a data set other than the training data.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -23,7 +23,7 @@ const PUBLIC_SIZE: usize = 1_000;
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::Option`] if no source is given for a data set other than the drawn
+/// Returns [`TrainError::Option`] if no source is given for a data set other than the synthetic
 /// digits, or if the source is the training data.
 pub(super) fn check(
     options: &DataOptions,
@@ -52,7 +52,7 @@ pub(super) fn check(
     match (public, &options.public_dir) {
         (DatasetName::Digits, None) => Ok(()),
         (DatasetName::Digits, Some(_)) => {
-            let reason = "is given but the drawn digits need no files; leave it out";
+            let reason = "is given but the synthetic digits need no files; leave it out";
             Err(TrainError::option("--public-dir", reason))
         }
         (_, None) => {
@@ -195,18 +195,16 @@ fn source(options: &DataOptions) -> Result<(PublicSource, DataOptions), TrainErr
 }
 
 /// Returns an error if half of the public examples or more are trained on: they are private ones
-/// from another file. A few equal examples are in many data sets.
+/// from another file. A few equal examples are in many data sets. The error does not say how many
+/// there are, because that is private.
 fn check_not_private<T: Eq + Hash>(public: &[T], private: &[T]) -> Result<(), TrainError> {
     let private: HashSet<&T> = private.iter().collect();
     let found = public.iter().filter(|item| private.contains(item)).count();
     if found == 0 || 2 * found < public.len() {
         return Ok(());
     }
-    let reason = format!(
-        "has {found} of its {} examples among the private ones; give examples that are not \
-         trained on",
-        public.len()
-    );
+    let reason = "has at least half of its examples among the private ones; give examples that are \
+                  not trained on";
     Err(TrainError::option("--public-data", reason))
 }
 
@@ -247,7 +245,7 @@ mod tests {
     fn private_examples_from_another_file_are_not_public() {
         let private: Vec<u32> = (0..100).collect();
         let error = check_not_private(&[5, 200, 7, 99], &private).unwrap_err().to_string();
-        assert!(error.contains("has 3 of its 4 examples among the private ones"), "{error}");
+        assert!(error.contains("at least half of its examples among the private"), "{error}");
         check_not_private(&[5, 200, 300], &private).unwrap();
         check_not_private(&[200], &private).unwrap();
         check_not_private(&[], &private).unwrap();
@@ -271,7 +269,7 @@ mod tests {
                 "folder is trained on",
             ),
             ("mnist --public-data fashion-mnist", "--public-dir must be given for --public-data"),
-            ("mnist --public-data digits --public-dir d", "the drawn digits need no files"),
+            ("mnist --public-data digits --public-dir d", "the synthetic digits need no files"),
             ("imdb --data-dir d --public-data digits", "digits has other inputs than imdb"),
             ("cifar10 --public-data imdb --public-dir d", "imdb has other inputs than cifar10"),
         ] {

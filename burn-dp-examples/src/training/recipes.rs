@@ -164,6 +164,18 @@ mod tests {
     }
 
     #[test]
+    fn the_help_names_every_known_recipe() {
+        let command = <TrainOptions as clap::CommandFactory>::command();
+        let mut arguments = command.get_arguments();
+        let argument = arguments.find(|one| one.get_long() == Some("recipe")).unwrap();
+        let help = argument.get_help().unwrap().to_string();
+        let words: Vec<_> = help.split([' ', ',', '.', ':']).collect();
+        for (name, _) in KNOWN {
+            assert!(words.contains(&name), "{name}: {help}");
+        }
+    }
+
+    #[test]
     fn what_is_not_a_recipe_is_refused_by_name() {
         let error = |line: &str| read(line).unwrap_err();
         assert!(error("--recipe nothing").contains("nothing is neither a file nor one of mnist-"));

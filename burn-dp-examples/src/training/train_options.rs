@@ -25,8 +25,8 @@ use crate::models::ModelName;
 /// model on the plays of Shakespeare, with a guarantee for everything that one user (a speaking
 /// role) says; a tenth of the users is public and measures the model.
 ///
-/// Without options: individual clipping of the convolutional network on drawn digits, at epsilon =
-/// 3. Its options that are not given are taken from the recipe of the data set and the network.
+/// Without options: individual clipping of the convolutional network on synthetic digits, at
+/// epsilon = 3. Options that are not given have the defaults of the data set and the network.
 /// `--clipping batch` alone trains LeNet-5 with BatchNorm at the settings of Nguyen et al., 2023.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo xtask train", bin_name = "cargo xtask train", version)]
@@ -47,8 +47,8 @@ pub struct TrainOptions {
     /// Budget and noise.
     #[command(flatten)]
     pub privacy: PrivacyOptions,
-    /// What is clipped and how; --max-grad-norm, of users --max-update-norm, is the threshold, or
-    /// the initial or master threshold [default: flat; quantile for users].
+    /// What is clipped, and how. The threshold, or the initial or master threshold, is
+    /// --max-grad-norm (for users --max-update-norm) [default: flat; quantile for users].
     #[arg(long, help_heading = headings::PRIVACY)]
     pub clipping: Option<SharedName<ClippingName, UnitClippingName>>,
     /// Data set and its location.

@@ -15,7 +15,7 @@ import * as store from "./store.js";
 
 /** Steps between two stored states. */
 const SAVE_EVERY = 5;
-/** Drawn digits to test on. */
+/** Synthetic digits to test on. */
 const TEST_DIGITS = 2000;
 /** Milliseconds between two evaluations, and between two computations of ε. */
 const EVALUATE_EVERY = 3000;

@@ -1,10 +1,10 @@
-//! Images: drawn, or from the user's files.
+//! Images: synthetic, or from the user's files.
 
 use burn_dp_examples::data::{DataError, ImageItem, PIXELS, digits, idx};
 use wasm_bindgen::JsError;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// Seed of the drawn digits.
+/// Seed of the synthetic digits.
 const SEED: u64 = 0;
 
 /// Labeled images of 28 × 28 pixels.
@@ -16,7 +16,7 @@ pub struct Images {
     pub(crate) source: &'static str,
 }
 
-const DRAWN: &str = "digits drawn by the page";
+const DRAWN: &str = "synthetic digits of the page";
 const FILES: &str = "files of the user";
 
 #[wasm_bindgen]
@@ -38,13 +38,13 @@ impl Images {
     }
 }
 
-/// Draws digits to train on.
+/// Makes synthetic digits to train on.
 #[wasm_bindgen(js_name = drawnImages)]
 pub fn drawn_images(count: usize) -> Images {
     Images { items: digits::splits(SEED, count, 0).train.items().to_vec(), source: DRAWN }
 }
 
-/// Draws digits to test on, which differ from those to train on.
+/// Makes synthetic digits to test on, which differ from those to train on.
 #[wasm_bindgen(js_name = drawnTestImages)]
 pub fn drawn_test_images(count: usize) -> Images {
     Images { items: digits::splits(SEED, 0, count).test.items().to_vec(), source: DRAWN }

@@ -173,7 +173,7 @@ fn results(page: &Page) -> Outcome {
     page.wait_for_text("guess", "it was drawn as a", Duration::from_secs(30))?;
     let statement = page.text("statement")?;
     let test = "The images and labels of the test set";
-    for part in ["in the storage of the browser", "digits drawn by the page", test] {
+    for part in ["in the storage of the browser", "synthetic digits of the page", test] {
         ensure(statement.contains(part), || format!("no \"{part}\" in {statement}"))?;
     }
     Ok(())

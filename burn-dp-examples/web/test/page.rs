@@ -255,7 +255,7 @@ impl Page {
         self.wait("document.getElementById('plan').ariaBusy === 'false'", Duration::from_secs(60))
     }
 
-    /// Trains on drawn digits, or on files.
+    /// Trains on synthetic digits, or on files.
     pub(super) fn pick(&self, source: &str) -> Outcome {
         let picked = format!("document.querySelector('input[value={source}]').click()");
         self.value(&picked).map(drop)

@@ -334,12 +334,12 @@ fn a_run_is_not_resumed_with_other_data() {
     let blocked = folder.path().join("out/model/config.json/x");
     std::fs::create_dir_all(&blocked).unwrap();
     let error = run(folder.path(), line).unwrap_err();
-    assert!(error.contains("config.json is from no run of it, and would be replaced"), "{error}");
+    assert!(error.contains("config.json was not written by `finetune`, which would"), "{error}");
     // The name alone makes no run.
     std::fs::write(folder.path().join("out/run.json"), "{}").unwrap();
     std::fs::create_dir(folder.path().join("out/checkpoints")).unwrap();
     let error = run(folder.path(), line).unwrap_err();
-    assert!(error.contains("config.json is from no run of it"), "{error}");
+    assert!(error.contains("config.json was not written by `finetune`"), "{error}");
     let figures = folder.path().join("out/run.json");
     std::fs::write(&figures, r#"{"private": true}"#).unwrap();
     let error = run(folder.path(), line).unwrap_err();

@@ -48,7 +48,7 @@ fn a_model_of_another_program_is_not_replaced() {
         std::fs::write(model.join(name), "{}").unwrap();
         let error = pretrain(folder.path(), "--steps 0").unwrap_err();
         assert!(error.contains("is not free for `finetune pretrain`: "), "{error}");
-        assert!(error.contains(&format!("{name} is from no run of it")), "{error}");
+        assert!(error.contains(&format!("{name} was not written by")), "{error}");
         assert_eq!(std::fs::read_to_string(model.join(name)).unwrap(), "{}");
         std::fs::remove_file(model.join(name)).unwrap();
     }
@@ -59,7 +59,7 @@ fn a_model_of_another_program_is_not_replaced() {
     std::fs::remove_dir_all(&model).unwrap();
     std::fs::rename(folder.path().join("out/model"), &model).unwrap();
     let error = pretrain(folder.path(), "--steps 0").unwrap_err();
-    assert!(error.contains("is from no run of it"), "{error}");
+    assert!(error.contains("was not written by `finetune pretrain`"), "{error}");
 }
 
 #[test]

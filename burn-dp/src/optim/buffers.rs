@@ -64,14 +64,29 @@ impl BufferCheck {
     pub(crate) async fn begin<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         match self.known {
             Some(_) => Ok(()),
-            None => self.renew(model).await,
+            None => self.accept(model).await,
         }
     }
 
     /// Makes the current values of `model` the ones that must not change.
-    pub(crate) async fn renew<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::ChangedBuffer`] for a packed value that changed: nothing that is computed
+    /// on public data packs values, and a step may have left it uncompared.
+    pub(crate) async fn accept<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
         synchronize(model);
-        *self = Self { known: Some(Arc::new(collect(model, true).await?)), released: false };
+        let found = collect(model, true).await?;
+        let before = self.known.iter().flat_map(|values| &values.stored);
+        let mut packed = before.filter(|(_, value)| matches!(value, Stored::Packed(_)));
+        let differs = |value: &Stored, now| matches!(value.differs(now), Differs::Known(true));
+        let has_changed = |(path, value): &(&String, &Stored)| {
+            found.stored.get(*path).is_some_and(|now| differs(value, now))
+        };
+        if let Some((path, _)) = packed.find(has_changed) {
+            return Err(DpError::ChangedBuffer { path: path.clone() });
+        }
+        *self = Self { known: Some(Arc::new(found)), released: false };
         Ok(())
     }
 
@@ -272,7 +287,7 @@ mod tests {
                 }
             }
             // New values that were accepted.
-            wait(check.renew(&now)).unwrap();
+            wait(check.accept(&now)).unwrap();
             wait(check.verify(&layer(values), Extent::Step)).unwrap();
         }
     }

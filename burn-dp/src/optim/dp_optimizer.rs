@@ -555,13 +555,14 @@ impl DpOptimizer {
 
     /// Accepts the values of `model` that are not trained, after they were recomputed on public
     /// data between two steps, for example by
-    /// [`public_statistics`](crate::updates::public_statistics). Any other change of them ends the
-    /// run.
+    /// [`public_statistics`](crate::updates::public_statistics). Any later change of them ends the
+    /// run. Packed (quantized) values are compared with those at the start of the run.
     ///
     /// # Privacy
     ///
     /// The values are published with the model, without noise. The [statement](Self::statement)
-    /// says that they were replaced, and names the data.
+    /// says that they were replaced, and names the data. Nothing checks that they were computed on
+    /// the public data alone: recompute all of them.
     ///
     /// # Arguments
     ///
@@ -569,7 +570,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] within a logical step.
+    /// Returns [`DpError::InvalidState`] within a logical step, and [`DpError::ChangedBuffer`] for a
+    /// packed value that changed.
     pub fn accept_public_buffers<M: Module, T>(
         &mut self,
         model: &M,

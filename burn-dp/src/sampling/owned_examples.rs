@@ -343,6 +343,7 @@ where
         self.dataset.identity()
     }
 
+    /// Owned examples are selected one by one, whatever the items of the inner data set are.
     fn unit(&self) -> Option<UnitOfPrivacy> {
         Some(UnitOfPrivacy::Example)
     }

@@ -188,8 +188,16 @@ impl Session {
     }
 
     fn end(&self, state: &mut State, ended: Ended) {
-        if state.ended.is_some() {
-            return;
+        match (&state.ended, &ended) {
+            (None, _) => {}
+            // A stopped run, whose model is returned, must not hide what the model contains.
+            (Some(Ended::Stopped(_)), Ended::Failed(error))
+                if matches!(**error, DpError::ChangedBuffer { .. }) =>
+            {
+                state.ended = Some(ended);
+                return;
+            }
+            _ => return,
         }
         state.engine.discard();
         state.current = None;
@@ -303,6 +311,20 @@ mod tests {
         let other = self::session(2).begin(0, 1).unwrap().unwrap().draw;
         let error = add(&session, other.parts(3).unwrap().nth(2).unwrap()).unwrap_err();
         assert!(error.contains("no batch of step 0 is in progress"), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_changed_is_an_error_also_of_a_run_that_was_stopped() {
+        let session = session(1);
+        let (model, other) = (model().no_grad(), model().no_grad());
+        session.configure(|engine| wait(engine.buffers.begin(&model))).unwrap();
+        session.stop("the budget is spent");
+        session.fail(DpError::state("too late"));
+        session.check_buffers(&model);
+        assert!(session.failed().is_none() && session.stopped().is_some());
+        session.check_buffers(&other);
+        let error = session.failed().unwrap().to_string();
+        assert!(error.contains("`weight`") && session.stopped().is_none(), "{error}");
     }
 
     #[test]

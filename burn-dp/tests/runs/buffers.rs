@@ -294,6 +294,17 @@ fn a_packed_value_that_changes_is_seen_by_the_last_step_and_the_checkpoint() {
     assert!(error.contains("`base`") && error.contains("not trained"), "{error}");
 }
 
+// Public statistics replace the values of a BatchNorm, not those of a frozen quantized layer.
+#[test]
+fn a_packed_value_that_changed_is_not_accepted_as_public() {
+    let mut optim = optimizer();
+    let model = train_packed(&mut optim, 1).unwrap();
+    let data = PublicSource::published("letters").data(vec![1, 2, 3]).unwrap();
+    let error = optim.accept_public_buffers(&model, &data).unwrap_err().to_string();
+    assert!(error.contains("`base`") && error.contains("not trained"), "{error}");
+    assert!(!optim.statement(&[1e-3]).unwrap().facts.contains_key("values_not_trained"));
+}
+
 #[test]
 fn values_that_stay_are_accepted_also_if_one_is_not_a_number() {
     let mut optim = optimizer();

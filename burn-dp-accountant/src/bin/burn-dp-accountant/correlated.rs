@@ -21,7 +21,8 @@ pub(crate) struct CorrelationOptions {
     coefficients: Vec<f64>,
     /// Strategy of the correlated noise, in place of --coefficients: a file that `strategy
     /// --output` wrote, of any kind. --steps is by default the number of its steps.
-    #[arg(long, value_name = "FILE", conflicts_with = "coefficients")]
+    #[arg(long, visible_alias = "correlated-noise", value_name = "FILE")]
+    #[arg(conflicts_with = "coefficients")]
     strategy: Option<PathBuf>,
     /// The strategy in the file, after it was read, because a calibration needs it at every noise
     /// multiplier.

@@ -14,7 +14,7 @@ mod training;
 use std::io::Write;
 
 use burn_dp_accountant::AccountantError;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 /// Privacy accounting for differentially private training.
 ///
@@ -27,8 +27,19 @@ struct Cli {
     command: commands::Command,
 }
 
+/// The variable that names the program in usage lines if another program starts it.
+const PROGRAM: &str = "BURN_DP_PROGRAM";
+
+/// Returns the command of a program with this name, or with its own name.
+fn named(program: Option<String>) -> clap::Command {
+    let program = program.filter(|name| !name.is_empty());
+    Cli::command().bin_name(program.unwrap_or("burn-dp-accountant".into()))
+}
+
 fn main() -> std::process::ExitCode {
-    match Cli::parse().command.run() {
+    let matches = named(std::env::var(PROGRAM).ok()).get_matches();
+    let program = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match program.command.run() {
         Ok(text) => {
             let mut output = std::io::stdout();
             let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());

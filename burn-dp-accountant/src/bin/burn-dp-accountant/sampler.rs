@@ -12,7 +12,7 @@ use crate::samplers::Sampler;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SamplerOptions {
     /// How the units of a step are drawn.
-    #[arg(long, value_enum, default_value = "poisson")]
+    #[arg(long, visible_alias = "sampling", value_enum, default_value = "poisson")]
     pub(crate) sampler: Sampler,
     /// Number of units in the data set.
     #[arg(long, value_name = "N")]

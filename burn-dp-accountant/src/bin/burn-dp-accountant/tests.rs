@@ -20,6 +20,34 @@ fn refusal(arguments: &str) -> String {
 }
 
 #[test]
+fn usage_lines_name_the_program_that_was_started() {
+    for (program, expected) in [
+        (Some("cargo xtask"), "Usage: cargo xtask epsilon "),
+        (None, "Usage: burn-dp-accountant epsilon "),
+    ] {
+        let command = crate::named(program.map(String::from));
+        let help = command.try_get_matches_from(["program", "epsilon", "--help"]).unwrap_err();
+        assert!(help.to_string().contains(expected), "{help}");
+    }
+}
+
+#[test]
+fn an_option_has_its_name_in_other_programs_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (file, picture) = (at("s.json"), at("s.svg"));
+    output(&format!("strategy --kind tree --steps 8 --output {file} --plot {picture}")).unwrap();
+    assert!(std::fs::exists(&picture).unwrap());
+    let end = "--epochs 2 --sigma 3 --delta 1e-5";
+    let names = ["--sampler shuffled --strategy", "--sampling shuffled --correlated-noise"];
+    let [one, other] = names.map(|names| output(&format!("epsilon {names} {file} {end}")).unwrap());
+    assert_eq!(one, other);
+    let name = "--q 0.01 --steps 100 --sigma 1 --delta 1e-5 --accountant";
+    let [one, other] = ["clt", "gdp"].map(|one| output(&format!("epsilon {name} {one}")).unwrap());
+    assert_eq!(one, other);
+}
+
+#[test]
 fn bad_input_is_named_with_its_value() {
     let segment = "--sampling-probability 0.01 --noise-multiplier 1 --steps 10";
     for (arguments, name) in [
@@ -810,7 +838,7 @@ fn no_option_is_ignored() {
             "--parts must be at least",
         ),
         (
-            "--q 0.01 --steps 100 --accountant gdp --relation replace-one".into(),
+            "--q 0.01 --steps 100 --accountant clt --relation replace-one".into(),
             "--relation must be add-or-remove-one",
         ),
     ] {

@@ -23,7 +23,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// Draws the digits and divides the private ones.
+    /// Makes the synthetic digits and divides the private ones.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use burn::nn::{Linear, LinearConfig};
 use burn::train::metric::{AccuracyMetric, LossMetric};
 use burn::train::{ClassificationOutput, InferenceStep};
 use burn::{module::Module, optim::AdamConfig, tensor::Device, tensor::Tensor};
-use burn_dp::{prelude::*, sampling::PrivateDataLoaderBuilder, train::*};
+use burn_dp::prelude::*;
 use burn_dp_examples::data::{Batch, ImageBatcher, digits};
 
 const ARTIFACTS: &str = "out/learner";

@@ -1,7 +1,7 @@
 //! Trains a convolutional network on handwritten digits with differential privacy:
 //! `cargo run -p burn-dp-examples --example mnist [FOLDER]`.
 //!
-//! Without a folder the digits are drawn; a folder holds the four files of MNIST.
+//! Without a folder the digits are synthetic; a folder holds the four files of MNIST.
 
 pub mod data;
 pub mod model;

@@ -102,16 +102,16 @@ mod tests {
             ("--train-size 0", "--train-size must be at least 1, got 0"),
             ("--test-size 0", "--test-size must be at least 1, got 0"),
             ("--public-size 0", "--public-size must be at least 1, got 0"),
-            ("--train-size 10000001", "--train-size must be at most 10000000 drawn digits"),
+            ("--train-size 10000001", "--train-size must be at most 10000000 synthetic digits"),
             (
                 "--data-dir nowhere",
-                "--data-dir nowhere is given but the drawn digits need no files",
+                "--data-dir nowhere is given but the synthetic digits need no files",
             ),
             ("mnist --data-dir nowhere --public-data digits", "nowhere does not exist"),
             ("mnist --data-dir nowhere", "--public-data must be given for mnist with BatchNorm"),
             ("cifar10 --data-dir d", "--model bn-lenet5 reads gray images of 28 x 28 pixels, not"),
             ("imdb --data-dir d", "--clipping batch does not train on imdb; give digits, mnist"),
-            ("--public-size 10000001", "--public-size must be at most 10000000 drawn digits"),
+            ("--public-size 10000001", "--public-size must be at most 10000000 synthetic digits"),
         ] {
             let words = ["train", "--clipping", "batch"].into_iter().chain(line.split(' '));
             let options = TrainOptions::read(words).unwrap();

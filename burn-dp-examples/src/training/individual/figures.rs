@@ -60,7 +60,7 @@ pub struct RunFigures {
     pub test_items: usize,
     /// Time of the steps without evaluations; after a resumption, the time of this process only.
     pub train_seconds: f64,
-    /// Seed of the initial weights and of the drawn digits.
+    /// Seed of the initial weights and of the synthetic digits.
     pub seed: u64,
     /// Known seed of sampling and noise; such a run is not private.
     pub insecure_seed: Option<u64>,

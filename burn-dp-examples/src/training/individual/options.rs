@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::ScheduleName;
 use crate::training::options::{OptimizerName, Precision, headings};
 
-/// How a classifier is trained; options that are not given come from the recipe.
+/// How a classifier is trained; defaults depend on the data set and the network.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = headings::CLASSIFIERS)]
 pub struct IndividualOptions {

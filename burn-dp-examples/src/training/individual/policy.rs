@@ -98,7 +98,7 @@ mod tests {
             let public = PublicItems::new(ImageBatcher::MNIST, public, loss, device.clone());
             let policy = policy(&clipping, &model, 0.5, 7, &public).unwrap();
             assert!(policy.describe().contains(words), "{}", policy.describe());
-            let named = policy.describe().contains("drawn digits of seed 0");
+            let named = policy.describe().contains("synthetic digits of seed 0");
             assert_eq!(named, clipping.needs_public(), "{}", policy.describe());
             if clipping.adapts() {
                 let public = public.with_groups_of(&*policy).unwrap();

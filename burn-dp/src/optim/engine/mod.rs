@@ -248,7 +248,7 @@ impl PrivacyEngine {
                  step first, or `discard` what was accumulated",
             ));
         }
-        self.buffers.renew(model).await?;
+        self.buffers.accept(model).await?;
         self.name_public_data(origin);
         self.note("values_not_trained", "replaced during the run, computed on public data");
         Ok(())

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     group: u64,
     /// Number of simulated privacy losses in each direction, for --accountant monte-carlo
     /// [default: 1000000].
-    #[arg(long)]
+    #[arg(long, visible_alias = "simulation-samples")]
     samples: Option<usize>,
     /// Seed of the random losses, for --accountant monte-carlo [default: 0].
     #[arg(long)]
@@ -49,7 +49,8 @@ enum AccountantChoice {
     /// Rényi divergences (an upper bound).
     Rdp,
     /// Central-limit approximation (no guarantee; one segment, Poisson sampling).
-    Gdp,
+    #[value(alias = "gdp")]
+    Clt,
     /// Random privacy losses (a bound whose failure probability is part of δ).
     MonteCarlo,
 }
@@ -79,7 +80,7 @@ pub(super) fn run(arguments: &Arguments) -> Output {
         _ if events.is_insecure() => events.ledger()?.epsilon(delta)?,
         AccountantChoice::Pld => PldAccountant::new(events.counted(), relation)?.epsilon(delta)?,
         AccountantChoice::Rdp => RdpAccountant::new(events.counted(), relation)?.epsilon(delta)?,
-        AccountantChoice::Gdp => return central_limit(&events, arguments),
+        AccountantChoice::Clt => return central_limit(&events, arguments),
         AccountantChoice::MonteCarlo => MonteCarloAccountant::new(events.counted(), relation)?
             .with_samples(arguments.samples.unwrap_or(1_000_000))
             .with_seed(arguments.seed.unwrap_or(0))
@@ -148,7 +149,7 @@ fn central_limit(events: &Events, arguments: &Arguments) -> Output {
     if events.relation == NeighboringRelation::ReplaceOne {
         return Err(invalid(
             "--relation",
-            "must be add-or-remove-one or replace-special with --accountant gdp, got replace-one; \
+            "must be add-or-remove-one or replace-special with --accountant clt, got replace-one; \
              use --accountant exact",
         ));
     }
@@ -156,11 +157,11 @@ fn central_limit(events: &Events, arguments: &Arguments) -> Output {
     else {
         return Err(invalid(
             "--accountant",
-            "gdp needs exactly one segment with Poisson sampling; use exact",
+            "clt needs exactly one segment with Poisson sampling; use exact",
         ));
     };
     let DpEvent::Gaussian { noise_multiplier } = **event else {
-        return Err(invalid("--accountant", "gdp needs Gaussian releases; use exact"));
+        return Err(invalid("--accountant", "clt needs Gaussian releases; use exact"));
     };
     let limit = CentralLimitEstimate::poisson(*sampling_probability, noise_multiplier, *steps)?;
     let estimate = limit.epsilon(arguments.delta)?;
@@ -168,7 +169,7 @@ fn central_limit(events: &Events, arguments: &Arguments) -> Output {
         return Ok(json_text(&json!({
             "epsilon": Value::Null, "lower": 0.0, "upper": "inf",
             "estimate": number(estimate.without_guarantee()),
-            "delta": arguments.delta, "accountant": "gdp", "relation": events.relation,
+            "delta": arguments.delta, "accountant": "clt", "relation": events.relation,
             "order": Value::Null, "notes": ["central-limit approximation: no guarantee"],
         })));
     }

@@ -16,11 +16,12 @@ pub(crate) struct Arguments {
     /// one is published: all of them count.
     #[arg(long, value_name = "FILE", required = true)]
     ledger: Vec<PathBuf>,
-    /// The ledgers of other runs in the same folder are of other data, or nobody saw their results.
+    /// State this ledger alone, although its folder has ledgers of other runs: they used other
+    /// data, or nobody saw their results.
     #[arg(long)]
     single_run: bool,
-    /// Values of δ, separated by commas, each below 1 / number of units [default: 1e-5, 1e-6
-    /// and 1e-8, as far as they are].
+    /// Values of δ, separated by commas, each below 1 / number of units [default: each of 1e-5,
+    /// 1e-6 and 1e-8 that is].
     #[arg(long, value_delimiter = ',')]
     delta: Vec<f64>,
     /// Also state the guarantee for this many units at once.

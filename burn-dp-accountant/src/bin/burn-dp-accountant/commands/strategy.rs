@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE.json")]
     output: Option<PathBuf>,
     /// Draw the error of each step as an SVG.
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, visible_alias = "plot", value_name = "FILE.svg")]
     svg: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
