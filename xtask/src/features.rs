@@ -28,7 +28,7 @@ fn value_of(words: &[String], option: &str) -> Option<String> {
         "" => words.get(at + 1).cloned(),
         rest => rest.strip_prefix('=').map(String::from),
     };
-    words.iter().enumerate().filter_map(value).last()
+    words.iter().enumerate().filter_map(value).next_back()
 }
 
 /// Returns the options of a recipe as words; what is no recipe is left to the program to report.

@@ -165,7 +165,10 @@ mod tests {
             ("accuracy-epsilon --epochs 1000000001", "--epochs must be at most 1000000000"),
             ("accuracy-epsilon --train-size 100", "--batch-size must be at most the 100 training"),
             ("accuracy-epsilon --delta 0.5", "less than 1 / examples = 1/12000"),
-            ("accuracy-epsilon --data-dir nowhere", "--data-dir nowhere is given but the drawn"),
+            (
+                "accuracy-epsilon --data-dir nowhere",
+                "--data-dir nowhere is given but the synthetic",
+            ),
             ("accuracy-epsilon --json none/x.json", "--json none does not exist"),
             ("accuracy-epsilon --svg none/x.svg", "--svg none does not exist"),
             ("accuracy-epsilon imdb", "--data-dir must be given for imdb"),
@@ -174,10 +177,13 @@ mod tests {
             ("batch-clipping --epochs 1000000001", "--epochs must be at most 1000000000"),
             (
                 "adaptive-clipping --test-size 10000001",
-                "--test-size must be at most 10000000 drawn",
+                "--test-size must be at most 10000000 synthetic",
             ),
-            ("batch-clipping --train-size 10000001", "--train-size must be at most 10000000 drawn"),
-            ("batch-clipping --data-dir nowhere", "--data-dir nowhere is given but the drawn"),
+            (
+                "batch-clipping --train-size 10000001",
+                "--train-size must be at most 10000000 synthetic",
+            ),
+            ("batch-clipping --data-dir nowhere", "--data-dir nowhere is given but the synthetic"),
         ] {
             lines.push((line.into(), expected.into()));
         }

@@ -324,7 +324,7 @@ mod tests {
         assert!(session.failed().is_none() && session.stopped().is_some());
         session.check_buffers(&other);
         let error = session.failed().unwrap().to_string();
-        assert!(error.contains("`weight`") && session.stopped().is_none(), "{error}");
+        assert!(error.contains("not trained") && session.stopped().is_none(), "{error}");
     }
 
     #[test]
