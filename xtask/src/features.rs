@@ -10,9 +10,9 @@ use crate::workspace::{self, Program, TUNE};
 /// The folder of the recipes that have a name.
 const RECIPES: &str = "burn-dp-examples/recipes";
 
-/// Returns the words that select what is compiled: the options of the recipe, which come first so
-/// that the command line has the last word, and those of the command line. A search has its
-/// training options after `--`; other programs have nothing there.
+/// Returns the words that select what is compiled: the options of the recipe and, because they
+/// take precedence, after them the command line. A search has its training options after `--`;
+/// other programs have nothing there.
 pub(crate) fn words(program: Program, args: &[String]) -> Vec<String> {
     let is_own = |arg: &&String| program == TUNE || *arg != "--";
     let own: Vec<_> = args.iter().take_while(is_own).filter(|arg| *arg != "--").cloned().collect();
@@ -41,7 +41,8 @@ fn recipe_words(recipe: &str, with_dataset: bool) -> Vec<String> {
         Value::String(name) if key == "dataset" => with_dataset.then_some(name),
         Value::Boolean(is_given) => is_given.then(|| format!("--{key}")),
         Value::String(text) => Some(format!("--{key}={text}")),
-        value => Some(format!("--{key}={value}")),
+        // No number selects what is compiled.
+        _ => None,
     };
     table.into_iter().filter_map(word).collect()
 }

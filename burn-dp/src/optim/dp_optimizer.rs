@@ -570,8 +570,8 @@ impl DpOptimizer {
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::InvalidState`] within a logical step, and [`DpError::ChangedBuffer`] for a
-    /// packed value that changed.
+    /// Returns [`DpError::InvalidState`] within a logical step, and [`DpError::ChangedBuffer`] for
+    /// a packed value that changed.
     pub fn accept_public_buffers<M: Module, T>(
         &mut self,
         model: &M,

@@ -294,7 +294,7 @@ fn a_packed_value_that_changes_is_seen_by_the_last_step_and_the_checkpoint() {
     assert!(error.contains("`base`") && error.contains("not trained"), "{error}");
 }
 
-// Public statistics replace the values of a BatchNorm, not those of a frozen quantized layer.
+// Public statistics replace the values of a BatchNorm, not the packed ones of a frozen layer.
 #[test]
 fn a_packed_value_that_changed_is_not_accepted_as_public() {
     let mut optim = optimizer();
