@@ -41,22 +41,24 @@ impl Backend {
     ///
     /// Returns a message if the name is no backend.
     pub(crate) fn among(args: &[String]) -> Result<Option<Self>, String> {
-        let mut found = None;
-        let mut args = args.iter().take_while(|arg| *arg != "--");
-        while let Some(arg) = args.next() {
-            let name = match arg.strip_prefix("--backend") {
-                Some("") => args.next().map(String::as_str),
-                Some(rest) => rest.strip_prefix('='),
-                None => None,
-            };
-            if let Some(name) = name {
-                found = Some(Self::from_str(name, false).map_err(|_| {
-                    format!("--backend must be flex, ndarray, wgpu or cuda, got {name:?}")
-                })?);
-            }
-        }
-        Ok(found)
+        let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+        let named = |name: &str| {
+            Self::from_str(name, false)
+                .map_err(|_| format!("--backend must be flex, ndarray, wgpu or cuda, got {name:?}"))
+        };
+        values_of(&args[..end], "--backend").try_fold(None, |_, name| named(name).map(Some))
     }
+}
+
+/// Returns the values of an option, which is written as `--option VALUE` or `--option=VALUE`.
+pub(crate) fn values_of<'a>(
+    words: &'a [String],
+    option: &'a str,
+) -> impl DoubleEndedIterator<Item = &'a str> {
+    words.iter().enumerate().filter_map(move |(at, word)| match word.strip_prefix(option)? {
+        "" => words.get(at + 1).map(String::as_str),
+        rest => rest.strip_prefix('='),
+    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toml::Value;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, values_of};
 use crate::workspace::{self, Program, TUNE};
 
 /// The folder of the recipes that have a name.
@@ -17,18 +17,10 @@ pub(crate) fn words(program: Program, args: &[String]) -> Vec<String> {
     let is_own = |arg: &&String| program == TUNE || *arg != "--";
     let own: Vec<_> = args.iter().take_while(is_own).filter(|arg| *arg != "--").cloned().collect();
     let is_named = own.first().is_some_and(|word| program != TUNE && !word.starts_with('-'));
-    let recipe = value_of(&own, "--recipe").or_else(|| value_of(&own, "--preset"));
-    let of_recipe = recipe.map(|name| recipe_words(&name, !is_named)).unwrap_or_default();
+    let last = |option| values_of(&own, option).next_back();
+    let recipe = last("--recipe").or_else(|| last("--preset"));
+    let of_recipe = recipe.map(|name| recipe_words(name, !is_named)).unwrap_or_default();
     of_recipe.into_iter().chain(own).collect()
-}
-
-/// Returns the last value of an option.
-fn value_of(words: &[String], option: &str) -> Option<String> {
-    let value = |(at, word): (usize, &String)| match word.strip_prefix(option)? {
-        "" => words.get(at + 1).cloned(),
-        rest => rest.strip_prefix('=').map(String::from),
-    };
-    words.iter().enumerate().filter_map(value).next_back()
 }
 
 /// Returns the options of a recipe as words; what is no recipe is left to the program to report.
@@ -102,8 +94,8 @@ mod tests {
     use crate::workspace::{BENCH, EXPERIMENT, FINETUNE, TRAIN};
 
     fn of(binary: &str, line: &str, data: bool) -> Vec<&'static str> {
-        let program = [TRAIN, TUNE, FINETUNE, BENCH, EXPERIMENT].into_iter();
-        let program = program.clone().find(|program| program.binary == binary).unwrap_or(TRAIN);
+        let mut programs = [TRAIN, TUNE, FINETUNE, BENCH, EXPERIMENT].into_iter();
+        let program = programs.find(|program| program.binary == binary).unwrap();
         let args: Vec<_> = line.split_whitespace().map(String::from).collect();
         of_run(binary, &words(program, &args), data).unwrap_or_default()
     }
