@@ -162,7 +162,8 @@ pub struct ImageNetwork {
     pub shape: ImageShape,
     /// Number of classes.
     pub classes: usize,
-    /// Normalization of the residual networks.
+    /// Normalization of the residual networks. VGG networks have frozen batch normalization, or
+    /// none.
     pub norm: NormName,
 }
 
@@ -175,7 +176,14 @@ impl ImageNetwork {
             let config = ResNetConfig::new(depth, classes).with_channels(channels);
             ImageModel::ResNet(config.with_norm(self.norm).init(device))
         };
-        let vgg = |depth| ImageModel::Vgg(VggConfig::new(depth, image, classes).init(device));
+        let vgg = |depth| {
+            let norm = match self.norm {
+                NormName::FrozenBatch => NormName::FrozenBatch,
+                _ => NormName::None,
+            };
+            let config = VggConfig::new(depth, image, classes).with_norm(norm);
+            ImageModel::Vgg(config.init(device))
+        };
         let wide = |depth, factor, standardized| {
             let config = WideResNetConfig::new(depth, factor, classes).with_channels(channels);
             ImageModel::WideResNet(config.with_standardized(standardized).init(device))

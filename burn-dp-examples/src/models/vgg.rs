@@ -7,7 +7,7 @@ use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use burn_dp::nn::{IntoPrivate, Private};
 
-use super::Classifier;
+use super::{Classifier, Norm, NormName};
 
 /// Number of layers of a [VGG network](Vgg).
 #[derive(Config, Debug, Copy, PartialEq, Eq)]
@@ -46,9 +46,12 @@ pub struct VggConfig {
     /// Width of the two hidden layers [default: 4096 as in the paper for images of 224 pixels and
     /// more, 512 for smaller ones].
     pub hidden: Option<usize>,
+    /// Normalization after each convolution.
+    #[config(default = "NormName::None")]
+    pub norm: NormName,
 }
 
-/// A VGG network: VGG-11, 16 or 19, without normalization.
+/// A VGG network: VGG-11, 16 or 19, as in the paper without normalization, or with it.
 ///
 /// A stage ends with a pooling that halves the sides, unless they are 1. More than 7 × 7 pixels are
 /// averaged to that size before the hidden layers.
@@ -61,6 +64,8 @@ pub struct VggConfig {
 pub struct Vgg {
     /// The convolutions of the five stages.
     pub stages: Vec<Vec<Private<Conv2d>>>,
+    /// Their normalizations.
+    pub norms: Vec<Vec<Norm>>,
     /// Halves the sides after a stage.
     pub pool: Private<MaxPool2d>,
     /// Averages features larger than 7 × 7.
@@ -81,7 +86,7 @@ impl VggConfig {
         let [mut channels, mut height, mut width] = self.image;
         let large = height.min(width) >= IMAGENET_SIDE;
         let hidden = self.hidden.unwrap_or(if large { 4096 } else { 512 });
-        let mut stages = Vec::new();
+        let (mut stages, mut norms) = (Vec::new(), Vec::new());
         for (stage, convolutions) in self.depth.convolutions().into_iter().enumerate() {
             let output = self.width << stage.min(3);
             let mut convs = Vec::new();
@@ -90,6 +95,7 @@ impl VggConfig {
                 channels = output;
             }
             stages.push(convs);
+            norms.push((0..convolutions).map(|_| self.norm.init(output, device)).collect());
             if height.min(width) >= 2 {
                 (height, width) = (height / 2, width / 2);
             }
@@ -101,7 +107,7 @@ impl VggConfig {
         let widths = [channels * height * width, hidden, hidden, self.classes];
         let layer = |pair: &[usize]| LinearConfig::new(pair[0], pair[1]).init(device).private();
         let pool = MaxPool2dConfig::new([2, 2]).with_strides([2, 2]).init().private();
-        Vgg { stages, pool, average, layers: widths.windows(2).map(layer).collect() }
+        Vgg { stages, norms, pool, average, layers: widths.windows(2).map(layer).collect() }
     }
 }
 
@@ -122,9 +128,9 @@ impl Classifier for Vgg {
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         let mut features = images;
-        for stage in &self.stages {
-            for conv in stage {
-                features = relu(conv.forward(features));
+        for (stage, norms) in self.stages.iter().zip(&self.norms) {
+            for (conv, norm) in stage.iter().zip(norms) {
+                features = relu(norm.forward(conv.forward(features)));
             }
             let [.., height, width] = features.dims();
             if height.min(width) >= 2 {
@@ -144,17 +150,27 @@ impl Classifier for Vgg {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use burn_dp::model::TrainableParameters;
+
     use super::*;
 
     const DEPTHS: [VggDepth; 3] = [VggDepth::D11, VggDepth::D16, VggDepth::D19];
 
     #[test]
     fn they_have_the_parameters_of_the_published_networks() {
-        // The counts of torchvision's models for ImageNet, without normalization.
+        // The counts of torchvision's models for ImageNet, without and with normalization.
         let counts = [132_863_336, 138_357_544, 143_667_240];
-        for (depth, count) in DEPTHS.into_iter().zip(counts) {
-            let config = VggConfig::new(depth, [3, 224, 224], 1_000);
-            assert_eq!(config.init(&Device::flex()).num_params(), count, "{depth:?}");
+        let normalized = [132_868_840, 138_365_992, 143_678_248];
+        for (norm, counts) in [(NormName::None, counts), (NormName::FrozenBatch, normalized)] {
+            for (depth, count) in DEPTHS.into_iter().zip(counts) {
+                let config = VggConfig::new(depth, [3, 224, 224], 1_000).with_norm(norm);
+                // Without the running statistics.
+                let model = config.init(&Device::flex());
+                let found = TrainableParameters::of(&model).unwrap().num_values();
+                assert_eq!(found, count, "{depth:?} {norm:?}");
+            }
         }
     }
 
@@ -163,6 +179,7 @@ mod tests {
         let device = Device::flex();
         for (depth, side) in [(DEPTHS[0], 28), (DEPTHS[1], 32), (DEPTHS[2], 64), (DEPTHS[0], 272)] {
             let config = VggConfig::new(depth, [1, side, side], 7).with_width(2);
+            let config = config.with_norm(NormName::FrozenBatch);
             let model = config.with_hidden(Some(5)).init(&device);
             let scores = model.forward(Tensor::zeros([2, 1, side, side], &device));
             assert_eq!(scores.dims(), [2, 7]);
