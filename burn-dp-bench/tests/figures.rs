@@ -47,3 +47,18 @@ fn a_figure_that_cannot_be_written_is_refused_before_it_is_measured() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && error.contains("--output"), "{error}");
 }
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_figure_on_a_backend_that_is_not_built_is_refused_before_it_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out");
+    for name in ["clipping-models", "all"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_experiment"));
+        command.args([name, "--quick", "--backend", "cuda", "--output"]).arg(&output);
+        let result = command.output().unwrap();
+        let error = String::from_utf8_lossy(&result.stderr).into_owned();
+        assert!(!result.status.success() && error.contains("--backend"), "{name}: {error}");
+        assert!(!output.exists(), "{name}");
+    }
+}

@@ -6,7 +6,8 @@ use super::turns::{Player, failed_step};
 use super::worker::{self, WorkerOptions};
 use super::{Algorithm, InnerOptimizer, Network, Sizes, cores};
 
-/// Returns the peak memory of a process that runs steps of one algorithm, in MiB.
+/// Returns the peak memory of a process that runs a step of one algorithm, in MiB: what its
+/// allocator holds on a GPU, and otherwise the memory of the process.
 ///
 /// # Errors
 ///
@@ -16,14 +17,16 @@ pub(crate) fn step_peak_mib(
     sizes: Sizes,
     batch: usize,
     algorithm: Algorithm,
+    backend: BackendName,
 ) -> Result<f64, TrainError> {
     let threads = *cores::threads(&[])?.first().unwrap_or(&1);
-    let (optimizer, backend) = (InnerOptimizer::Sgd, BackendName::Flex);
+    let optimizer = InnerOptimizer::Sgd;
     let worker = WorkerOptions { network, sizes, batch, algorithm, optimizer, backend, threads };
     let mut process = worker::start(&worker).map_err(failed_step)?;
     process.block(1).map_err(failed_step)?;
     process
-        .peak_mib()
+        .device_mib
+        .or_else(|| process.peak_mib())
         .ok_or_else(|| failed_step("this system has no peak memory of a process".into()))
 }
 

@@ -41,7 +41,7 @@ pub use algorithm::{Algorithm, InnerOptimizer};
 pub use device_costs::DeviceCostsOptions;
 pub use finetune::{FinetuneBenchOptions, FinetuneRow, FinetuneWay, Shape, StepperOptions};
 pub(crate) use memory::{largest_batch, step_peak_mib};
-pub use networks::{Network, Sizes};
+pub use networks::{InputName, Network, Sizes};
 pub use noise::{NoiseOptions, NoiseRow};
 #[cfg(feature = "train")]
 pub use options::LearnerOptions;

@@ -32,8 +32,9 @@ pub(crate) fn step_times(
     batch: usize,
     algorithms: &[Algorithm],
     ms: f64,
+    device: &Device,
 ) -> Result<Vec<f64>, TrainError> {
-    let device = Device::flex().autodiff();
+    let device = device.clone().autodiff();
     let subject = Subject { network, sizes, is_stock: false };
     let (model, items) = subject.init(batch, &device);
     let player = |&algorithm: &Algorithm| {

@@ -59,6 +59,7 @@ pub(super) fn start(options: &WorkerOptions) -> Result<Process, String> {
         ("--backend", Some(typed(options.backend))),
         ("--threads", Some(options.threads.to_string())),
         ("--image-size", sizes.image_size.map(|size| size.to_string())),
+        ("--inputs", sizes.inputs.map(typed)),
         ("--width", sizes.width.map(|size| size.to_string())),
         ("--depth", sizes.depth.map(|size| size.to_string())),
         ("--length", sizes.length.map(|size| size.to_string())),

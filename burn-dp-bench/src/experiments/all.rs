@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use burn_dp_examples::data::{DataError, mnist, shakespeare};
-use burn_dp_examples::training::{TrainError, checks, files};
+use burn_dp_examples::training::{BackendName, TrainError, checks, device, files, typed};
 use clap::Args;
 
 use super::figure::{Figure, Preset};
@@ -25,6 +25,9 @@ pub struct AllOptions {
     /// Seeds of initial weights and synthetic digits.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1", "2"])]
     pub seeds: Vec<u64>,
+    /// Backend to train and to measure on.
+    #[arg(long, value_enum, default_value_t = BackendName::Flex)]
+    pub backend: BackendName,
     /// Folder for the page, RESULTS.md, and its pictures. An interrupted run continues.
     #[arg(long, value_name = "DIR", default_value = "out/experiment-all")]
     pub output: PathBuf,
@@ -32,6 +35,7 @@ pub struct AllOptions {
 
 /// Runs every experiment and writes the page. An experiment whose figure exists is not repeated.
 pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), TrainError> {
+    device(options.backend)?;
     checks::folder("--output", &options.output)?;
     options.check_data()?;
     let pictures = options.output.join(PICTURES);
@@ -46,6 +50,7 @@ pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), 
                 quick: options.quick,
                 data_dir: options.data_dir.clone(),
                 seeds: options.seeds.clone(),
+                backend: options.backend,
                 output: Some(pictures.clone()),
                 json: None,
             })?,
@@ -61,7 +66,7 @@ pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), 
 
 /// The folder of the pictures, next to the page.
 const PICTURES: &str = "figures";
-/// The file in it with the seeds and the data of all of them.
+/// The file in it with the seeds, the data and the backend of all of them.
 const SETTINGS: &str = "settings.json";
 
 impl AllOptions {
@@ -75,16 +80,20 @@ impl AllOptions {
         }
     }
 
-    /// Writes the seeds and the data folder next to the figures, or compares them: otherwise
-    /// figures from other seeds or data would be reported as results of these.
+    /// Writes the seeds, the data folder and the backend next to the figures, or compares them:
+    /// otherwise figures of other ones would be reported as results of these.
     fn keep_settings(&self, pictures: &Path) -> Result<(), TrainError> {
         let path = pictures.join(SETTINGS);
-        let settings = serde_json::json!({ "seeds": self.seeds, "data_dir": self.data_dir });
+        let AllOptions { seeds, data_dir, .. } = self;
+        let backend = typed(self.backend);
+        let settings =
+            serde_json::json!({ "seeds": seeds, "data_dir": data_dir, "backend": backend });
         match std::fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 if std::fs::read_dir(pictures).is_ok_and(|mut files| files.next().is_some()) {
                     let reason = format!(
-                        "{} has figures of unknown --seeds and --data-dir; give another folder",
+                        "{} has figures of unknown --seeds, --data-dir and --backend; give another \
+                         folder",
                         self.output.display()
                     );
                     return Err(TrainError::option("--output", reason));
@@ -96,8 +105,8 @@ impl AllOptions {
                 Ok(found) if found == settings => Ok(()),
                 _ => {
                     let reason = format!(
-                        "{} has figures of other --seeds or another --data-dir ({}); give them \
-                         again, or another folder",
+                        "{} has figures of other --seeds, --data-dir or --backend ({}); give \
+                         them again, or another folder",
                         self.output.display(),
                         String::from_utf8_lossy(&text).split_whitespace().collect::<String>()
                     );
@@ -127,8 +136,12 @@ fn finished(
 fn page(figures: &[Figure], options: &AllOptions) -> String {
     let quick = if options.quick { " --quick" } else { "" };
     let data = if options.data_dir.is_some() { " --data-dir DIR" } else { "" };
+    let backend = match options.backend {
+        BackendName::Flex => String::new(),
+        other => format!(" --backend {}", typed(other)),
+    };
     let mut text = format!(
-        "# Results\n\nMade by `cargo xtask experiment all{quick}{data} --seeds {}`. Every verdict\n\
+        "# Results\n\nMade by `cargo xtask experiment all{quick}{data}{backend} --seeds {}`. Every verdict\n\
          is computed from the numbers next to it.\n\n| experiment | claims that held | minutes |\n\
          |---|---|---|\n",
         options.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
@@ -155,7 +168,8 @@ mod tests {
     use crate::experiments::figures::figure as experiment;
 
     fn options(output: &std::path::Path) -> AllOptions {
-        AllOptions { quick: true, data_dir: None, seeds: vec![0], output: output.into() }
+        let (seeds, backend) = (vec![0], BackendName::Flex);
+        AllOptions { quick: true, data_dir: None, seeds, backend, output: output.into() }
     }
 
     fn figure() -> Figure {
@@ -164,6 +178,7 @@ mod tests {
             experiment: "one".into(),
             figure: "Paper".into(),
             preset: Preset::Quick,
+            backend: "flex".into(),
             seconds: 90.0,
             commits: vec![],
             setting: "Setting.".into(),

@@ -34,7 +34,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         let memory = |batch| {
             let key = format!("{name}, {model}, {pixels} pixels, batch {batch}");
             measured.expect_one();
-            measured.measure(&key, || step_peak_mib(network, sizes, batch, algorithm))
+            let backend = measured.backend;
+            measured.measure(&key, |_| step_peak_mib(network, sizes, batch, algorithm, backend))
         };
         let found = largest_batch(limit, MOST, memory)?;
         let points = found.tried.into_iter().map(|(batch, mib)| (batch as f64, mib));

@@ -11,7 +11,7 @@ use burn_dp_examples::training::{TrainError, typed};
 
 use super::figure::{Figure, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use crate::bench::{Algorithm, Network, Sizes, step_times};
+use crate::bench::{Algorithm, InputName, Network, Sizes, step_times};
 
 pub(super) const MODELS: &str = "clipping-models";
 pub(super) const BATCHES: &str = "clipping-batch-size";
@@ -73,9 +73,11 @@ impl Times {
         for Place { x, network, sizes, batch } in self.places {
             let size = sizes.image_size.map_or(String::new(), |size| format!(", {size} pixels"));
             let depth = sizes.depth.map_or(String::new(), |depth| format!(", depth {depth}"));
-            let name = format!("{}{size}{depth}, batch {batch}", typed(network));
-            let times = measured
-                .measure(&name, || step_times(network, sizes, batch, &algorithms, self.ms))?;
+            let inputs = sizes.inputs.map_or(String::new(), |name| format!(" on {}", typed(name)));
+            let name = format!("{}{inputs}{size}{depth}, batch {batch}", typed(network));
+            let times = measured.measure(&name, |device| {
+                step_times(network, sizes, batch, &algorithms, self.ms, device)
+            })?;
             for (line, ms) in series.iter_mut().zip(times) {
                 let seconds = ms / 1e3 * EPOCH / batch as f64;
                 line.points.push(super::figure::FigurePoint::exact(x, seconds));
@@ -120,17 +122,24 @@ fn ms(options: &FigureOptions) -> f64 {
     if options.quick { 1_000.0 } else { 10_000.0 }
 }
 
-/// Figure 5: five networks.
+/// Figure 5: five networks on inputs of the sizes of three data sets.
 pub(super) fn models(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let networks = [Network::Mlp, Network::Cnn, Network::Rnn, Network::Lstm, Network::Transformer];
-    let place = |(x, network)| Place { x, network, sizes: Sizes::default(), batch: 32 };
+    use Network::{Cnn, Lstm, Mlp, Rnn, Transformer, TransformerBlock};
+    let of = |inputs| move |network| (network, Sizes { inputs: Some(inputs), ..Sizes::default() });
+    let images = [Mlp, Cnn, Rnn, Lstm, Transformer];
+    let networks = (images.map(of(InputName::Mnist)).into_iter())
+        .chain(images.map(of(InputName::Cifar10)))
+        .chain([Rnn, Lstm, TransformerBlock].map(of(InputName::Imdb)));
+    let place = |(x, (network, sizes))| Place { x, network, sizes, batch: 32 };
     let times = Times {
         name: MODELS,
         figure: "Fast per-example clipping, figure 5",
-        setting: "MLP, CNN, RNN, LSTM and transformer (1 to 5 on the axis) on images of 28 × 28 \
-                  pixels, batch 32, Adam."
+        setting: "MLP, CNN, RNN, LSTM and transformer on images of the size of MNIST and \
+                  Fashion-MNIST (1 to 5 on the axis), on images of the size of CIFAR-10 (6 to 10), \
+                  and RNN, LSTM and transformer on 64 embeddings of width 200, as of reviews in \
+                  IMDB (11 to 13), batch 32, Adam."
             .into(),
-        x: "network",
+        x: "network and data",
         algorithms: &ALGORITHMS,
         places: (1..).map(f64::from).zip(networks).map(place).collect(),
         ms: ms(options),
@@ -237,8 +246,8 @@ pub(super) fn architectures(options: &FigureOptions) -> Result<Figure, TrainErro
         name: ARCHITECTURES,
         figure: "Fast per-example clipping, figure 8",
         setting: format!(
-            "{} (1 to {} on the axis), {pixels} × {pixels} pixels, frozen BatchNorm (VGG: \
-             none), batch {batch}, Adam.",
+            "{} (1 to {} on the axis), {pixels} × {pixels} pixels, frozen BatchNorm, \
+             batch {batch}, Adam.",
             networks.iter().map(|&network| typed(network)).collect::<Vec<_>>().join(", "),
             networks.len()
         ),

@@ -5,6 +5,7 @@
 //! G. Andrew, O. Thakkar, H. B. McMahan, S. Ramaswamy, "Differentially Private Learning with
 //! Adaptive Clipping", 2021, section 3.
 
+use burn::tensor::Device;
 use burn_dp::DpError;
 use burn_dp::clipping::{Clipping, FlatClipping, QuantileClipping};
 use burn_dp::optim::PrivacyPlanConfig;
@@ -41,7 +42,9 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             for &seed in &seeds {
                 let name = format!("epsilon {epsilon}, {threshold:?}, {epochs} epochs, {seed}");
                 let data = images(&measured, seed, sizes);
-                let run = || train(policy(threshold)?, (epsilon, batch, epochs), &data?, seed);
+                let run = |device: &Device| {
+                    train(policy(threshold)?, (epsilon, batch, epochs), &data?, seed, device)
+                };
                 accuracies.push(measured.measure(&name, run)?);
             }
             match threshold {
@@ -98,6 +101,7 @@ pub(super) fn train(
     (epsilon, batch, epochs): (f64, usize, u64),
     data: &Splits<ImageBatcher>,
     seed: u64,
+    device: &Device,
 ) -> Result<f64, TrainError> {
     let items = data.train.items().len();
     let steps = epochs * (items / batch) as u64;
@@ -106,5 +110,5 @@ pub(super) fn train(
         .with_budget(Budget::new(epsilon, DELTA).map_err(DpError::from)?)
         .with_clipping(clipping);
     let lr = |step: u64, threshold: f64| RATE / threshold * (steps - step) as f64 / steps as f64;
-    Ok(Trial::new(plan, momentum_sgd(), &lr).run(data, seed)?.accuracy)
+    Ok(Trial::new(plan, momentum_sgd(), &lr).run(data, seed, device)?.accuracy)
 }

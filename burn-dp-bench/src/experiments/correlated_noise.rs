@@ -10,6 +10,7 @@
 //! - K. Dvijotham et al., "Efficient and Near-Optimal Noise Generation for Streaming Differential
 //!   Privacy", 2024.
 
+use burn::tensor::Device;
 use burn_dp::DpError;
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
 use burn_dp_accountant::correlated_noise::{
@@ -87,7 +88,7 @@ pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
         let mut points = Vec::new();
         for steps in steps {
             let loss =
-                measured.measure(&format!("{name}, {steps} steps"), || loss(strategy(steps)))?;
+                measured.measure(&format!("{name}, {steps} steps"), |_| loss(strategy(steps)))?;
             points.push((steps as f64, loss));
         }
         series.push(FigureSeries::exact(name, points));
@@ -96,7 +97,7 @@ pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
     for peer in &PEER_SEARCHES {
         let name = peer.name();
         let label = format!("search of jax_privacy: {:?}, {} steps", peer.family, peer.steps);
-        let here = || Ok(peer.loss_here().map_err(DpError::from)?);
+        let here = |_: &Device| Ok(peer.loss_here().map_err(DpError::from)?);
         let ratio = measured.measure(&label, here)? / peer.loss;
         match ratios.iter_mut().find(|(known, _)| *known == name) {
             Some((_, largest)) => *largest = largest.max(ratio),
@@ -219,7 +220,9 @@ pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
             let mut accuracies = Vec::new();
             for &seed in &seeds {
                 let data = images(&measured, seed, sizes);
-                let run = || train((*scheme, strategy), (epsilon, epochs, batch), &data?, seed);
+                let run = |device: &Device| {
+                    train((*scheme, strategy), (epsilon, epochs, batch), &data?, seed, device)
+                };
                 let label =
                     format!("{name}, epsilon {epsilon}, {epochs} epochs of {sizes:?}, {seed}");
                 accuracies.push(measured.measure(&label, run)?);
@@ -280,6 +283,7 @@ fn train(
     (epsilon, epochs, batch): (f64, u64, usize),
     data: &Splits<ImageBatcher>,
     seed: u64,
+    device: &Device,
 ) -> Result<f64, TrainError> {
     let items = data.train.items().len();
     let steps = epochs * (items / batch) as u64;
@@ -292,5 +296,5 @@ fn train(
         _ => plan.with_correlated_noise(strategy.clone()),
     };
     let lr = move |step: u64, _: f64| 0.3 * (steps - step) as f64 / steps as f64;
-    Ok(Trial::new(plan, momentum_sgd(), &lr).run(data, seed)?.accuracy)
+    Ok(Trial::new(plan, momentum_sgd(), &lr).run(data, seed, device)?.accuracy)
 }

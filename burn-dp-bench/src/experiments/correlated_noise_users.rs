@@ -79,7 +79,9 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             for &seed in &seeds {
                 let users = setting.users(&measured, seed)?;
                 let label = format!("{name}, ε = {epsilon}, {}, {seed}", base.label());
-                accuracies.push(measured.measure(&label, || setting.accuracy(&users, seed))?);
+                accuracies.push(
+                    measured.measure(&label, |device| setting.accuracy(&users, seed, device))?,
+                );
             }
             points.extend(FigurePoint::of(epsilon, &accuracies));
         }

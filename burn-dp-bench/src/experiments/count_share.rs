@@ -5,6 +5,7 @@
 //! G. Andrew, O. Thakkar, H. B. McMahan, S. Ramaswamy, "Differentially Private Learning with
 //! Adaptive Clipping", 2021, section 2.2 (noise on the counts) and section 3.2.
 
+use burn::tensor::Device;
 use burn_dp::clipping::{CountNoise, QuantileClipping};
 use burn_dp_examples::training::TrainError;
 
@@ -36,7 +37,9 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
                 let data = images(&measured, seed, sizes);
                 let noise = CountNoise::Share(share);
                 let clipping = QuantileClipping::new(0.5)?.with_count_noise(noise);
-                let run = || train(clipping, (epsilon, batch, epochs), &data?, seed);
+                let run = |device: &Device| {
+                    train(clipping, (epsilon, batch, epochs), &data?, seed, device)
+                };
                 accuracies.push(measured.measure(&name, run)?);
             }
             points.extend(FigurePoint::of(share, &accuracies));

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use burn_dp_examples::plot::{self, Series};
-use burn_dp_examples::training::{TrainError, files};
+use burn_dp_examples::training::{BackendName, TrainError, files, typed};
 use serde::{Deserialize, Serialize};
 
 /// How much of the paper's setting to run.
@@ -27,6 +27,9 @@ pub struct Figure {
     pub figure: String,
     /// How much of the paper's setting was run.
     pub preset: Preset,
+    /// Name of the backend that it was run on.
+    #[serde(default = "flex")]
+    pub backend: String,
     /// Time of all measurements in seconds.
     pub seconds: f64,
     /// Commits of the code that measured, as far as they are known.
@@ -39,6 +42,11 @@ pub struct Figure {
     pub series: Vec<FigureSeries>,
     /// The paper's claims, and whether they hold here.
     pub verdicts: Vec<Verdict>,
+}
+
+/// The backend of figures that name none.
+fn flex() -> String {
+    typed(BackendName::Flex)
 }
 
 /// What an experiment found: a [`Figure`] without the facts that are the same for every experiment.
@@ -150,7 +158,11 @@ impl Figure {
             [] => "an unknown commit".into(),
             commits => format!("commit {}", commits.join(" and ")),
         };
-        let setting = wrapped(&format!("{} Measured at {commits}.", self.setting), "");
+        let on = match self.backend == flex() {
+            true => String::new(),
+            false => format!(" on {}", self.backend),
+        };
+        let setting = wrapped(&format!("{} Measured{on} at {commits}.", self.setting), "");
         let mut text = format!("## `{}`: {}\n\n{setting}\n", self.experiment, self.figure);
         for verdict in &self.verdicts {
             text.push_str(&wrapped(&format!("- {verdict}"), "  "));
@@ -227,6 +239,7 @@ mod tests {
             experiment: "name".into(),
             figure: "A paper, figure 1".into(),
             preset: Preset::Quick,
+            backend: flex(),
             seconds: 1.5,
             commits: vec!["1a2b3c4d".into()],
             setting: "Two points.".into(),
@@ -258,6 +271,8 @@ mod tests {
         assert!(text.contains("(figures/name.svg)"), "{text}");
         let mut other = Figure { commits: vec![], ..figure() };
         assert!(other.markdown("x").contains("at an unknown commit"));
+        other.backend = "cuda".into();
+        assert!(other.markdown("x").contains("Measured on cuda at"));
         other.verdicts[0].holds = false;
         assert!(other.markdown("x").contains("- **Not held**"));
     }

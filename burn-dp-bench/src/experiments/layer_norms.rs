@@ -5,6 +5,7 @@
 //! T. N. Nguyen et al.: Batch clipping and adaptive layerwise clipping for differential private
 //! stochastic gradient descent, 2023, section 3.3 and figure 1.
 
+use burn::tensor::Device;
 use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
@@ -21,7 +22,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut runs: Vec<Ordinary> = Vec::new();
     for &seed in &seeds {
         let data = setting.data(&measured, seed)?;
-        let run = || setting.ordinary(&data, seed);
+        let run = |device: &Device| setting.ordinary(&data, seed, device);
         runs.push(measured.measure(&format!("{setting:?}, {seed}"), run)?);
     }
     let layers = runs[0].layers.clone();

@@ -151,8 +151,12 @@ impl Setting {
 
     /// Trains without privacy. Returns the accuracies at the end, and the norms of the gradients of
     /// the layers on public mini-sets after each epoch.
-    pub(super) fn ordinary(&self, data: &BatchData, seed: u64) -> Result<Ordinary, TrainError> {
-        let device = Device::flex();
+    pub(super) fn ordinary(
+        &self,
+        data: &BatchData,
+        seed: u64,
+        device: &Device,
+    ) -> Result<Ordinary, TrainError> {
         device.seed(seed);
         let trained = device.clone().autodiff();
         let mut model = self.model.init(data.encoder.shape.channels, data.classes, &trained);
@@ -179,9 +183,8 @@ impl Setting {
             lr *= LR_DECAY;
             measured.push(measure(&model)?.means());
         }
-        let accuracy = |model: &BatchModel| {
-            Evaluation::of(model, &encoder, &data.test, &Device::flex()).accuracy
-        };
+        let accuracy =
+            |model: &BatchModel| Evaluation::of(model, &encoder, &data.test, device).accuracy;
         Ok(Ordinary {
             running_accuracy: accuracy(&model),
             public_accuracy: accuracy(&with_public_statistics(&model, data, &trained)),
@@ -196,9 +199,10 @@ pub(super) fn train(
     mut settings: BatchSettings,
     data: &BatchData,
     seed: u64,
+    device: &Device,
 ) -> Result<BatchFigures, TrainError> {
     settings.seed = seed;
-    figures(&settings, data, &Device::flex())
+    figures(&settings, data, device)
 }
 
 /// The results of ordinary training.

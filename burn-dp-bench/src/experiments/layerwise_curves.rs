@@ -1,5 +1,6 @@
 //! Accuracy of batch clipping after each epoch, for several seeds.
 
+use burn::tensor::Device;
 use burn_dp_examples::training::TrainError;
 use burn_dp_examples::training::batch_clipping::{BatchData, BatchSettings};
 use serde::{Deserialize, Serialize};
@@ -36,8 +37,8 @@ pub(super) fn curves(
         let data = setting.data(measured, seed)?;
         let settings = settings(&data)?;
         let label = format!("{name}, {settings:?}, {setting:?}, {seed}");
-        let run = || -> Result<Curve, TrainError> {
-            let figures = train(settings, &data, seed)?;
+        let run = |device: &Device| -> Result<Curve, TrainError> {
+            let figures = train(settings, &data, seed, device)?;
             Ok(Curve {
                 accuracies: figures.epochs.iter().map(|epoch| epoch.test_accuracy).collect(),
                 fixed_share: figures.fixed_share,

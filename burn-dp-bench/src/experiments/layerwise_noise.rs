@@ -5,6 +5,7 @@
 //! T. N. Nguyen et al.: Batch clipping and adaptive layerwise clipping for differential private
 //! stochastic gradient descent, 2023, figures 5 to 7, 9 and 11 to 14.
 
+use burn::tensor::Device;
 use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
@@ -30,7 +31,7 @@ fn ordinary(measured: &mut Measured, setting: &Setting) -> Result<Vec<Ordinary>,
     let mut found = Vec::new();
     for seed in measured.seeds.clone() {
         let data = setting.data(measured, seed)?;
-        let run = || setting.ordinary(&data, seed);
+        let run = |device: &Device| setting.ordinary(&data, seed, device);
         found.push(measured.measure(&format!("ordinary, {setting:?}, {seed}"), run)?);
     }
     Ok(found)

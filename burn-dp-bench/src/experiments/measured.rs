@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use burn_dp_examples::training::{TrainError, checks, files};
+use burn::tensor::Device;
+use burn_dp_examples::training::{BackendName, TrainError, checks, device, files, typed};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::de::DeserializeOwned;
@@ -27,6 +28,9 @@ pub struct FigureOptions {
     /// them.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1", "2"])]
     pub seeds: Vec<u64>,
+    /// Backend to train and to measure on.
+    #[arg(long, value_enum, default_value_t = BackendName::Flex)]
+    pub backend: BackendName,
     /// Folder for the figure and the measurements [default: out/experiment-NAME]. An interrupted
     /// run continues.
     #[arg(long, value_name = "DIR")]
@@ -42,6 +46,8 @@ pub(crate) struct Measured {
     pub(crate) preset: Preset,
     pub(crate) seeds: Vec<u64>,
     pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) backend: BackendName,
+    device: Device,
     output: PathBuf,
     json: Option<PathBuf>,
     /// The file of the measurements.
@@ -76,7 +82,7 @@ impl Measured {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] for an impossible option and [`TrainError::Io`] if the folder
+    /// Returns [`TrainError::Option`] for an impossible option or an absent device, and [`TrainError::Io`] if the folder
     /// cannot be used, before anything is measured.
     pub(crate) fn open(name: &str, options: &FigureOptions) -> Result<Self, TrainError> {
         let preset = if options.quick { Preset::Quick } else { Preset::Paper };
@@ -93,6 +99,7 @@ impl Measured {
                 "must name a seed, got none; give --seeds 0",
             ));
         }
+        let device = device(options.backend)?;
         checks::folder("--output", &output)?;
         if let Some(json) = &options.json {
             checks::file("--json", json, Some(&output))?;
@@ -120,6 +127,8 @@ impl Measured {
             preset,
             seeds,
             data_dir,
+            backend: options.backend,
+            device,
             output,
             json,
             path,
@@ -155,8 +164,9 @@ impl Measured {
     ///
     /// # Arguments
     ///
-    /// - `name`: what is measured, with every setting that affects it, except the preset and the
-    ///   data
+    /// - `name`: what is measured, with every setting that affects it, except the preset, the data
+    ///   and the backend
+    /// - `measure`: measures it, on the device if it trains
     ///
     /// # Errors
     ///
@@ -164,11 +174,15 @@ impl Measured {
     pub(crate) fn measure<T: Serialize + DeserializeOwned>(
         &mut self,
         name: &str,
-        measure: impl FnOnce() -> Result<T, TrainError>,
+        measure: impl FnOnce(&Device) -> Result<T, TrainError>,
     ) -> Result<T, TrainError> {
         self.bar.set_message(name.to_string());
         let data = self.data_dir.as_ref().map(|folder| format!(" {}", folder.display()));
-        let name = format!("{:?}: {name}{}", self.preset, data.unwrap_or_default());
+        let backend = match self.backend {
+            BackendName::Flex => String::new(),
+            other => format!(" on {}", typed(other)),
+        };
+        let name = format!("{:?}: {name}{}{backend}", self.preset, data.unwrap_or_default());
         let known = self.stored.get(&name).and_then(|stored| {
             let value = T::deserialize(&stored.value).ok()?;
             Some((value, stored.seconds, stored.commit.clone()))
@@ -177,7 +191,7 @@ impl Measured {
             Some(known) => known,
             None => {
                 let start = Instant::now();
-                let found = measure()?;
+                let found = measure(&self.device)?;
                 let seconds = start.elapsed().as_secs_f64();
                 let value = serde_json::to_value(&found).map_err(|error| TrainError::Io {
                     path: self.path.clone(),
@@ -208,6 +222,7 @@ impl Measured {
             experiment: self.name.clone(),
             figure,
             preset: self.preset,
+            backend: typed(self.backend),
             seconds: self.seconds,
             commits: self.commits.iter().cloned().collect(),
             setting,
@@ -240,6 +255,7 @@ mod tests {
             quick: true,
             data_dir: None,
             seeds: vec![2, 1, 2],
+            backend: BackendName::Flex,
             output: Some(output.into()),
             json: None,
         }
@@ -251,19 +267,43 @@ mod tests {
         let output = folder.path().join("out");
         let mut first = Measured::open("name", &options(&output)).unwrap();
         assert_eq!((first.seeds.as_slice(), first.quick()), (&[1, 2][..], true));
-        assert_eq!(first.measure("a", || Ok(vec![1.0, 0.1])).unwrap(), [1.0, 0.1]);
-        let failed = first.measure::<f64>("b", || Err(TrainError::option("--x", "fails")));
+        assert_eq!(first.measure("a", |_| Ok(vec![1.0, 0.1])).unwrap(), [1.0, 0.1]);
+        let failed = first.measure::<f64>("b", |_| Err(TrainError::option("--x", "fails")));
         assert!(failed.is_err());
         drop(first);
         let mut second = Measured::open("name", &options(&output)).unwrap();
-        let stored: Vec<f64> = second.measure("a", || panic!("measured twice")).unwrap();
+        let stored: Vec<f64> = second.measure("a", |_| panic!("measured twice")).unwrap();
         assert_eq!(stored, [1.0, 0.1]);
-        assert_eq!(second.measure("b", || Ok(3)).unwrap(), 3);
+        assert_eq!(second.measure("b", |_| Ok(3)).unwrap(), 3);
         drop(second);
         // What the quick preset measured is no result of the setting of the paper.
         let paper = FigureOptions { quick: false, ..options(&output) };
         let mut third = Measured::open("name", &paper).unwrap();
-        assert_eq!(third.measure("a", || Ok(vec![7.0])).unwrap(), [7.0]);
+        assert_eq!(third.measure("a", |_| Ok(vec![7.0])).unwrap(), [7.0]);
+    }
+
+    // Burn deprecates NdArray; here it is the second implementation to compare with.
+    #[cfg(feature = "ndarray")]
+    #[allow(deprecated)]
+    #[test]
+    fn a_measurement_is_made_on_the_chosen_backend_and_is_no_result_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path());
+        let mut first = Measured::open("name", &options).unwrap();
+        let on = |device: &Device| Ok(format!("{device:?}"));
+        assert_eq!(first.measure("a", on).unwrap(), format!("{:?}", Device::flex()));
+        drop(first);
+        let options = FigureOptions { backend: BackendName::Ndarray, ..options };
+        let mut second = Measured::open("name", &options).unwrap();
+        assert_eq!(second.measure("a", on).unwrap(), format!("{:?}", Device::ndarray()));
+        let figure = second.finish(Findings {
+            figure: "A paper".into(),
+            setting: String::new(),
+            labels: Default::default(),
+            series: vec![],
+            verdicts: vec![],
+        });
+        assert_eq!(figure.unwrap().backend, "ndarray");
     }
 
     #[test]
@@ -272,7 +312,7 @@ mod tests {
         let store = r#"{"Quick: a": {"value": 1, "seconds": 4.0, "commit": "1a2b3c4d"}}"#;
         std::fs::write(folder.path().join("name.measured.json"), store).unwrap();
         let mut measured = Measured::open("name", &options(folder.path())).unwrap();
-        let stored: u8 = measured.measure("a", || panic!("measured twice")).unwrap();
+        let stored: u8 = measured.measure("a", |_| panic!("measured twice")).unwrap();
         assert_eq!(stored, 1);
         let figure = measured.finish(Findings {
             figure: "A paper".into(),

@@ -75,7 +75,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             let name =
                 format!("{rule} {target} from {start}, noise {noise}, {steps} steps, {seed}");
             let data = images(&measured, seed, [6_000, 1]);
-            shares.push(measured.measure(&name, || track(case, steps, &data?, seed))?);
+            shares
+                .push(measured.measure(&name, |device| track(case, steps, &data?, seed, device))?);
         }
         let side = if case.start < 1.0 { "below" } else { "above" };
         let counts = if case.noise < 0.01 { "almost exact counts" } else { "noisy counts" };
@@ -146,8 +147,8 @@ fn track(
     steps: u64,
     data: &Splits<ImageBatcher>,
     seed: u64,
+    device: &Device,
 ) -> Result<f64, TrainError> {
-    let device = Device::flex();
     let trained = device.clone().autodiff();
     device.seed(seed);
     let mut model = MlpConfig::new().init(&trained);

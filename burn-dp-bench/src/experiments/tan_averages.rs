@@ -7,6 +7,7 @@
 //! through Scale", 2022, sections 3.2 and 3.5.
 
 use burn::optim::SgdConfig;
+use burn::tensor::Device;
 use burn_dp::nn::RandomCrop;
 use burn_dp::optim::{PrivacyPlanConfig, WeightAverage};
 use burn_dp_examples::training::TrainError;
@@ -63,7 +64,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         let mut found: Vec<Outcome> = Vec::new();
         for &seed in &seeds {
             let data = images(&measured, seed, setting.images)?;
-            let run = || {
+            let run = |device: &Device| {
                 let items = data.train.items().len();
                 let plan = PrivacyPlanConfig::new(items, setting.batch)
                     .with_steps(setting.steps)
@@ -75,7 +76,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
                     0 => trial,
                     _ => trial.with_copies(copies, RandomCrop::new(CROP)?),
                 };
-                trial.run(&data, seed)
+                trial.run(&data, seed, device)
             };
             found.push(measured.measure(&format!("K = {copies}, seed {seed}"), run)?);
         }

@@ -29,7 +29,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut points = Vec::new();
     for &factor in &factors {
         let name = format!("{factor} times the data");
-        points.push((factor, measured.measure(&name, || epsilon(SIZE * factor))?));
+        points.push((factor, measured.measure(&name, |_| epsilon(SIZE * factor))?));
     }
     let ratios = points.windows(2).map(|pair| pair[0].1 / pair[1].1);
     let (least, most) =

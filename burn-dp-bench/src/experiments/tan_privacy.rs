@@ -38,7 +38,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         let (mut exact, mut rdp) = (Vec::new(), Vec::new());
         for &sigma in &sigmas {
             let [by_integral, by_divergence] = measured
-                .measure(&format!("eta {eta}, sigma {sigma:.4}"), || epsilons(eta, sigma))?;
+                .measure(&format!("eta {eta}, sigma {sigma:.4}"), |_| epsilons(eta, sigma))?;
             exact.push((sigma, by_integral));
             rdp.push((sigma, by_divergence));
         }

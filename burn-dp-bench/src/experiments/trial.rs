@@ -75,7 +75,7 @@ pub(super) fn accuracies(
     for seed in measured.seeds.clone() {
         let data = images(measured, seed, sizes);
         let name = format!("{plan:?}, lr {lr}, momentum {momentum}, {sizes:?} images, seed {seed}");
-        let run = || accuracy(plan, (lr, momentum), &data?, seed);
+        let run = |device: &Device| accuracy(plan, (lr, momentum), &data?, seed, device);
         found.push(measured.measure(&name, run)?);
     }
     Ok(found)
@@ -86,12 +86,13 @@ fn accuracy(
     (lr, momentum): (f64, f64),
     data: &Splits<ImageBatcher>,
     seed: u64,
+    device: &Device,
 ) -> Result<f64, TrainError> {
     let config = PrivacyPlanConfig::new(data.train.items().len(), plan.expected_batch_size)
         .with_steps(plan.steps)
         .with_noise_multiplier(plan.noise_multiplier);
     let lr = |_, _| lr;
-    Ok(Trial::new(config, sgd(momentum), &lr).run(data, seed)?.accuracy)
+    Ok(Trial::new(config, sgd(momentum), &lr).run(data, seed, device)?.accuracy)
 }
 
 impl<'a> Trial<'a> {
@@ -119,8 +120,13 @@ impl<'a> Trial<'a> {
     }
 
     /// Trains the CNN and tests it.
-    pub(crate) fn run(self, data: &Splits<ImageBatcher>, seed: u64) -> Result<Outcome, TrainError> {
-        let device = Device::flex().autodiff();
+    pub(crate) fn run(
+        self,
+        data: &Splits<ImageBatcher>,
+        seed: u64,
+        device: &Device,
+    ) -> Result<Outcome, TrainError> {
+        let device = device.clone().autodiff();
         device.seed(seed);
         let model = CnnConfig::new().init(&device);
         match self.copies.clone() {
@@ -160,8 +166,9 @@ impl<'a> Trial<'a> {
             let lr = (self.lr)(step, optim.thresholds()?.total_norm());
             model = optim.step(lr, model, batch).map_err(DpError::from)?;
         }
-        let accuracy =
-            |model: &M| Evaluation::of(model, &data.encoder, &data.test, &Device::flex()).accuracy;
+        let accuracy = |model: &M| {
+            Evaluation::of(model, &data.encoder, &data.test, &device.clone().inner()).accuracy
+        };
         let averaged = match optim.weight_average() {
             Some(average) => Some(accuracy(&average.averaged(model.clone())?)),
             None => None,

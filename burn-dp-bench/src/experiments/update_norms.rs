@@ -5,6 +5,7 @@
 //! G. Andrew, O. Thakkar, H. B. McMahan, S. Ramaswamy, "Differentially Private Learning with
 //! Adaptive Clipping", 2021, figure 1.
 
+use burn::tensor::Device;
 use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
@@ -39,8 +40,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut runs: Vec<Norms> = Vec::new();
     for &seed in &seeds {
         let users = setting.users(&measured, seed)?;
-        let run = || -> Result<Norms, TrainError> {
-            let figures = setting.train(&users, seed)?.measurements.into_iter();
+        let run = |device: &Device| -> Result<Norms, TrainError> {
+            let figures = setting.train(&users, seed, device)?.measurements.into_iter();
             Ok(figures.map(|measured| (measured.round, measured.update_norms)).collect())
         };
         runs.push(measured.measure(&format!("{}, {seed}", setting.label()), run)?);

@@ -33,7 +33,9 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             for &seed in &seeds {
                 let users = setting.users(&measured, seed)?;
                 let name = format!("{}, {seed}", setting.label());
-                accuracies.push(measured.measure(&name, || setting.accuracy(&users, seed))?);
+                accuracies.push(
+                    measured.measure(&name, |device| setting.accuracy(&users, seed, device))?,
+                );
             }
             match threshold {
                 Some(threshold) => fixed.extend(FigurePoint::of(threshold, &accuracies)),

@@ -104,15 +104,25 @@ impl UserSetting {
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] or [`TrainError::Privacy`] if the settings do not fit.
-    pub(super) fn train(&self, users: &Users, seed: u64) -> Result<FederatedFigures, TrainError> {
+    pub(super) fn train(
+        &self,
+        users: &Users,
+        seed: u64,
+        device: &Device,
+    ) -> Result<FederatedFigures, TrainError> {
         let mut federated = self.federated.clone();
         federated.seed = seed;
-        figures(&federated, users, &Device::flex())
+        figures(&federated, users, device)
     }
 
     /// Trains, and returns the share of the tokens of public users that are predicted correctly.
-    pub(super) fn accuracy(&self, users: &Users, seed: u64) -> Result<f64, TrainError> {
-        let figures = self.train(users, seed)?;
+    pub(super) fn accuracy(
+        &self,
+        users: &Users,
+        seed: u64,
+        device: &Device,
+    ) -> Result<f64, TrainError> {
+        let figures = self.train(users, seed, device)?;
         Ok(figures.measurements.last().map_or(f64::NAN, |last| last.test_accuracy))
     }
 

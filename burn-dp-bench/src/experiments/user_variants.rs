@@ -6,6 +6,7 @@
 //! G. Andrew, O. Thakkar, H. B. McMahan, S. Ramaswamy, "Differentially Private Learning with
 //! Adaptive Clipping", 2021, section 2.2 and algorithm 1.
 
+use burn::tensor::Device;
 use burn_dp_examples::training::federated::{AlgorithmName, FederatedFigures, Users};
 use burn_dp_examples::training::{OptimizerName, TrainError};
 use serde::{Deserialize, Serialize};
@@ -107,8 +108,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             let setting = variant.setting(&base, factor);
             let mut ends: Vec<End> = Vec::new();
             for (&seed, users) in seeds.iter().zip(&users) {
-                let run = || -> Result<Option<End>, TrainError> {
-                    Ok(End::of(&setting.train(users, seed)?))
+                let run = |device: &Device| -> Result<Option<End>, TrainError> {
+                    Ok(End::of(&setting.train(users, seed, device)?))
                 };
                 let name = format!("{}, {}, {seed}", variant.name, setting.label());
                 ends.extend(measured.measure(&name, run)?);

@@ -4,12 +4,13 @@ use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
+use burn_dp_examples::data::ImageShape;
 use burn_dp_examples::models::Classifier;
 
 use super::layer::{Forward, Layer};
 
 /// Two convolutions of 5 × 5, each followed by a max pooling of stride 2 and `tanh`, and a hidden
-/// layer of 128 units, for images of 28 pixels.
+/// layer of 128 units.
 #[derive(Module, Debug)]
 pub(super) struct Cnn<C: Module, L: Module, A: Module, P: Module> {
     conv1: C,
@@ -27,14 +28,15 @@ where
     A: Layer<Activation>,
     P: Layer<MaxPool2d>,
 {
-    /// Creates the network.
-    pub(super) fn new(classes: usize, device: &Device) -> Self {
+    /// Creates the network for square images.
+    pub(super) fn new(images: ImageShape, classes: usize, device: &Device) -> Self {
+        let side = ((images.width - 4) / 2 - 4) / 2;
         let conv = |channels| C::of(Conv2dConfig::new(channels, [5, 5]).init(device));
         let linear = |input, output| L::of(LinearConfig::new(input, output).init(device));
         Self {
-            conv1: conv([1, 20]),
+            conv1: conv([images.channels, 20]),
             conv2: conv([20, 50]),
-            fc1: linear(50 * 4 * 4, 128),
+            fc1: linear(50 * side * side, 128),
             fc2: linear(128, classes),
             pool: P::of(MaxPool2dConfig::new([2, 2]).init()),
             tanh: A::of(ActivationConfig::Tanh.init(device)),

@@ -39,7 +39,7 @@ pub enum Network {
     Mlp,
     /// Convolutional network.
     Cnn,
-    /// Recurrent network on the rows of an image.
+    /// Recurrent network on the rows of an image, or on embeddings.
     Rnn,
     /// Gated recurrent unit, on rows.
     Gru,
@@ -77,12 +77,26 @@ pub enum Network {
     Vgg19,
 }
 
+/// The inputs of a small network.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputName {
+    /// Gray images of 28 × 28 pixels, as in MNIST.
+    Mnist,
+    /// Color images of 32 × 32 pixels, as in CIFAR-10.
+    Cifar10,
+    /// 64 embeddings of width 200, as of words of a review in IMDB, for recurrent networks.
+    Imdb,
+}
+
 /// Sizes of a network and its inputs. A network ignores the sizes that it does not have.
 #[derive(Args, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Pixels per side of the images of the residual and VGG networks [default: 32].
     #[arg(long)]
     pub image_size: Option<usize>,
+    /// Inputs of the MLP, the CNN, the recurrent networks and the small transformer [default: mnist].
+    #[arg(long, value_enum)]
+    pub inputs: Option<InputName>,
     /// Units of the MLP and of recurrent layers, width of a transformer block, channels of the
     /// first stage of `resnet18-cifar`.
     #[arg(long)]
@@ -135,6 +149,10 @@ impl Network {
         !others.contains(&self)
     }
 
+    fn is_recurrent(self) -> bool {
+        matches!(self, Self::Rnn | Self::Gru | Self::Lstm)
+    }
+
     /// Returns the name of a network of `burn-dp-examples`.
     fn of_examples(self) -> Option<ModelName> {
         match self {
@@ -160,7 +178,14 @@ impl Network {
                 let shape = ImageShape { channels: 1, height: length, width: block.width };
                 ImageBatcher { shape, ..ImageBatcher::MNIST }
             }
-            None => ImageBatcher::MNIST,
+            None => match sizes.inputs {
+                Some(InputName::Cifar10) => ImageBatcher::CIFAR10,
+                Some(InputName::Imdb) if self.is_recurrent() => {
+                    let shape = ImageShape { channels: 1, height: 64, width: 200 };
+                    ImageBatcher { shape, ..ImageBatcher::MNIST }
+                }
+                _ => ImageBatcher::MNIST,
+            },
         }
     }
 
@@ -249,13 +274,14 @@ impl Network {
             + From<Mlp<L, F>>,
     {
         let classes = self.classes();
-        let ImageShape { width: d_input, height, .. } = self.encoder(sizes).shape;
-        if let Some((_, shape)) = self.block(sizes) {
-            return Blocks::<A, N, L>::new(shape, device).into();
+        let shape = self.encoder(sizes).shape;
+        let (d_input, height) = (shape.channels * shape.width, shape.height);
+        if let Some((_, block)) = self.block(sizes) {
+            return Blocks::<A, N, L>::new(block, device).into();
         }
         let units = sizes.width.unwrap_or(UNITS);
         match self {
-            Self::Cnn => Cnn::<C, L, F, P>::new(classes, device).into(),
+            Self::Cnn => Cnn::<C, L, F, P>::new(shape, classes, device).into(),
             Self::Rnn => {
                 let cell = R::of(RnnConfig::new(d_input, units, true).init(device));
                 Recurrent::<R, L>::new(cell, units, classes, device).into()
@@ -387,6 +413,25 @@ mod tests {
         for (network, count) in expected {
             let found = network.stock(Sizes::default(), &Device::flex()).num_params();
             assert_eq!(found, count, "{network:?}");
+        }
+    }
+
+    #[test]
+    fn inputs_change_the_first_layer() {
+        let device = Device::flex();
+        for (network, inputs, count) in [
+            (Network::Mlp, InputName::Cifar10, 136_074 + (3_072 - 784) * 128),
+            (Network::Cnn, InputName::Cifar10, 20 * 76 + 50 * 501 + 1_251 * 128 + 1_290),
+            (Network::Rnn, InputName::Cifar10, 97 * 128 + 129 * 128 + 1_290),
+            (Network::Lstm, InputName::Imdb, 4 * (201 * 128 + 129 * 128) + 1_290),
+            // Not a network of sequences.
+            (Network::Mlp, InputName::Imdb, 136_074),
+        ] {
+            let sizes = Sizes { inputs: Some(inputs), ..Sizes::default() };
+            let (model, encoder) = (network.private(sizes, &device), network.encoder(sizes));
+            assert_eq!(model.num_params(), count, "{network:?} {inputs:?}");
+            let scores = model.forward(encoder.batch(encoder.made_up(2, 2), &device).inputs);
+            assert_eq!(scores.dims(), [2, network.classes()], "{network:?} {inputs:?}");
         }
     }
 

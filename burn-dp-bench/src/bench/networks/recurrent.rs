@@ -5,7 +5,7 @@ use burn_dp_examples::models::Classifier;
 
 use super::layer::{Forward, Layer};
 
-/// A recurrent layer that reads the rows of an image; its last state is classified.
+/// A recurrent layer that reads the rows of an image, all colors of a row at once; its last state is classified.
 #[derive(Module, Debug)]
 pub(super) struct Recurrent<R: Module, L: Module> {
     cell: R,
@@ -27,8 +27,12 @@ where
     type Inputs = Tensor<4>;
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let [_, _, length, _] = images.dims();
-        let states = self.cell.apply(images.squeeze_dim(1));
+        let [batch_size, channels, length, width] = images.dims();
+        let rows = match channels {
+            1 => images.squeeze_dim(1),
+            _ => images.swap_dims(1, 2).reshape([batch_size, length, channels * width]),
+        };
+        let states = self.cell.apply(rows);
         self.output.apply(states.narrow(1, length - 1, 1).squeeze_dim(1))
     }
 }

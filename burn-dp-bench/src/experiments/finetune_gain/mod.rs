@@ -32,6 +32,7 @@ fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, T
         quick: options.quick,
         data_dir: None,
         seeds: options.seeds.clone(),
+        backend: options.backend,
         output: Some(output.clone()),
         json: options.json.clone(),
     };
@@ -53,7 +54,7 @@ fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, T
             for &seed in &seeds {
                 let key = format!("{epsilon}, {seed}, {}, {}", contender.name, runs.described());
                 let reached: Reached =
-                    measured.measure(&key, || runs.reach(contender, epsilon, seed))?;
+                    measured.measure(&key, |_| runs.reach(contender, epsilon, seed))?;
                 found.push(reached.after);
                 if contender.is_pretrained {
                     before.push(reached.before);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use burn_dp_examples::training::BackendName;
 use clap::Args;
 
 /// Options of the experiment.
@@ -41,6 +42,9 @@ pub struct FinetuneGainOptions {
     /// Seeds of initial weights, one run each; noise and sampling never use them.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["0", "1", "2"])]
     pub seeds: Vec<u64>,
+    /// Backend of the private training; the public training runs on flex.
+    #[arg(long, value_enum, default_value_t = BackendName::Flex)]
+    pub backend: BackendName,
     /// Folder for the figure, the halves and the models [default: out/experiment-NAME]. An
     /// interrupted run continues.
     #[arg(long, value_name = "DIR")]

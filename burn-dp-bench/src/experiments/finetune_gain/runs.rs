@@ -204,7 +204,7 @@ impl Runs<'_> {
         let model = self.at(if contender.is_pretrained { "pretrained" } else { "scratch" });
         let (model, data, output) = (text(&model), text(&self.at("private.jsonl")), text(&output));
         let (way, epsilon, seed) = (typed(contender.way), epsilon.to_string(), seed.to_string());
-        let delta = self.options.delta.to_string();
+        let (delta, backend) = (self.options.delta.to_string(), typed(self.options.backend));
         let Length { epochs, batch } = self.kind.length(&self.setting);
         let (batch, epochs) = (batch.to_string(), epochs.to_string());
         let labels = self.options.labels.join(",");
@@ -217,7 +217,7 @@ impl Runs<'_> {
         let positions = self.kind.public_training(&self.setting).positions;
         words.extend(["--max-length", positions, "--output", &output]);
         words.extend(["--epsilon", &epsilon, "--delta", &delta, "--seed", &seed]);
-        words.extend(["--batch-size", &batch, "--epochs", &epochs]);
+        words.extend(["--batch-size", &batch, "--epochs", &epochs, "--backend", &backend]);
         words.extend(match self.kind {
             Kind::Classes => contender.encoder,
             Kind::Rows | Kind::Users => contender.language,
