@@ -369,6 +369,17 @@ pub(super) mod tests {
         GaussianMechanism::release_parameters(parameters.collect(), ahead)
     }
 
+    // Nothing is allocated before the refusal; the keys of values are small.
+    #[test]
+    fn values_that_no_process_can_have_are_refused() {
+        let prepare = |strategy, length| CorrelatedNoise::new(&strategy, 0).prepare(&[length]);
+        let buffered = || Strategy::buffered(STEPS, &[0.9], &[0.2]).unwrap();
+        let error = prepare(buffered(), 1 << 60).unwrap_err().to_string();
+        assert!(error.contains("more than a process can have"), "{error}");
+        prepare(buffered(), 1_000).unwrap();
+        prepare(Strategy::banded_inverse_square_root(STEPS, 5).unwrap(), 1 << 60).unwrap();
+    }
+
     const LENGTHS: [usize; 4] = [TASK_VALUES + PIECE_VALUES + 77, 1, 0, 300];
     const STEPS: u64 = 11;
 

@@ -379,6 +379,9 @@ mod tests {
         assert_eq!(tests.found_beside_lost_steps(), Independence::NotChecked);
         tests.continue_from(None);
         assert_eq!(tests.found(), Independence::NotChecked);
+        // A function that is tested from now on was not tested before.
+        run(&mut tests, Part::TestedFunction);
+        assert_eq!(tests.found(), Independence::ByGradient { step: 4 });
     }
 
     #[test]

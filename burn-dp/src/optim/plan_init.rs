@@ -363,11 +363,18 @@ mod tests {
             assert!(error.contains("in step 499 of 500 to which no noise"), "{error}");
         }
         decaying(0.5).init().unwrap();
+        // What vanishes after the last step does not matter.
+        let schedule = Schedule::steps([(500, 1e-30)]).unwrap();
+        let clipping = ScheduledClipping::new(FlatClipping::new(1.0).unwrap(), schedule);
+        config().with_noise_multiplier(1.0).with_clipping(clipping).init().unwrap();
     }
 
     #[test]
     fn thresholds_that_vanish_in_a_step_between_are_refused_before_the_first() {
-        use crate::clipping::{CountNoise, QuantileTracker, ScheduledClipping};
+        use crate::PublicSource;
+        use crate::clipping::{
+            CountNoise, LayerwiseClipping, PublicNorms, QuantileTracker, ScheduledClipping,
+        };
         use crate::model::ParameterGroups;
         // Falls from one to zero in 50 steps, and starts again.
         let restarts = |least: f64| {
@@ -385,7 +392,16 @@ mod tests {
             let tracker = tracker.with_clipping(clipping, CountNoise::Share(0.1));
             config().with_steps(120).with_noise_multiplier(1.0).with_clipping(tracker)
         };
-        for config in [scheduled(restarts(0.0)), nested(restarts(0.0))] {
+        let layerwise = |schedule| {
+            let source = PublicSource::published("letters");
+            let norms = PublicNorms::from_means(source, 9, ParameterGroups::whole(), vec![1.0]);
+            let clipping = LayerwiseClipping::enhanced(1.0, &norms.unwrap()).unwrap();
+            let clipping = clipping.with_schedule(schedule);
+            config().with_steps(120).with_noise_multiplier(1.0).with_clipping(clipping)
+        };
+        layerwise(restarts(1e-3)).init().unwrap();
+        let vanishing = [scheduled, nested, layerwise].map(|config| config(restarts(0.0)));
+        for config in vanishing {
             let error = refused(config);
             assert!(error.contains("in step 49 of 120 to which no noise"), "{error}");
         }

@@ -236,7 +236,10 @@ fn a_layer_that_is_frozen_during_the_run_is_compared_from_then_on() {
         }
         Ok(optim)
     };
-    assert_eq!(run(false).unwrap().ledger().releases(), 5);
+    let optim = run(false).unwrap();
+    assert_eq!((optim.ledger().releases(), optim.releases()), (5, 5));
+    // The values of this model are not packed.
+    assert!(!optim.statement(&[1e-3]).unwrap().facts.contains_key("packed_values"));
     let error = run(true).unwrap_err().to_string();
     assert!(error.contains("`first.") && error.contains("not trained"), "{error}");
 }

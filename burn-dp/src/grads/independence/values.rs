@@ -244,7 +244,7 @@ fn arrangements(units: usize) -> Vec<(&'static str, Vec<Vec<usize>>)> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use burn::nn::{Linear, LinearConfig};
-    use burn::tensor::{Device, Int};
+    use burn::tensor::{DType, Device, Int};
 
     use super::*;
     use crate::device_read::blocking;
@@ -253,6 +253,20 @@ mod tests {
     use crate::model::groups::three_groups;
     use crate::nn::{IntoPrivate, Private};
     use crate::test_devices::training_devices;
+
+    #[test]
+    fn many_equal_units_are_one_record_and_units_that_differ_slightly_are_not() {
+        let batch = |units: usize, apart: f64| {
+            let values: Vec<f64> = (0..units).map(|i| 500.0 + apart * (i % 2) as f64).collect();
+            let (values, scales) = (vec![values], vec![vec![1e3; units]]);
+            let rounding = vec![vec![0.0; units]];
+            Observed { values, scales, rounding, precision: (DType::F32, Device::flex()) }
+        };
+        assert!(is_one_record(&batch(EQUAL_UNITS, 0.0)));
+        assert!(is_one_record(&batch(EQUAL_UNITS, 0.5 * EQUAL * 1e3)));
+        assert!(!is_one_record(&batch(EQUAL_UNITS, 2.0 * EQUAL * 1e3)));
+        assert!(!is_one_record(&batch(EQUAL_UNITS - 1, 0.0)));
+    }
 
     // Positions nearly cancel, so that the bound of a ghost norm is far above rounding. Half of the
     // units are short, and have ghost norms where no long one pads them.

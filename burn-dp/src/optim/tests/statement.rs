@@ -29,6 +29,21 @@ fn losses(model: &Private<Linear>, units: Vec<usize>) -> Tensor<1> {
 }
 
 #[test]
+fn noise_that_covers_rounding_is_stated_if_it_is_more_than_usual() {
+    for (multiplier, stated) in [(1.0, None), (8e10, Some("1.11 times the noise of the plan"))] {
+        let plan = config().with_noise_multiplier(multiplier).init().unwrap();
+        let mut optim = plan.optimizer(SgdConfig::new().init());
+        let (model, draw) = (layer(1, 1, 1), optim.plan().sampler().unwrap().draw(0).unwrap());
+        optim.backward(&model, &draw, losses).unwrap();
+        optim.step(0.1, model, draw).unwrap();
+        let facts = optim.statement(&[1e-3]).unwrap().facts;
+        let found = facts.get("noise_for_rounding");
+        assert_eq!(found.is_some(), stated.is_some(), "{found:?}");
+        assert!(found.is_none_or(|fact| fact.starts_with(stated.unwrap())), "{found:?}");
+    }
+}
+
+#[test]
 fn errors_that_depend_on_the_data_are_not_covered() {
     assert!(not_covered(&optimizer()).contains("a token that is not in the vocabulary"));
 }
