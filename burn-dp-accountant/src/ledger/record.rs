@@ -548,9 +548,12 @@ mod tests {
     #[test]
     fn runs_on_other_mini_sets_are_not_merged() {
         let relation = NeighboringRelation::AddOrRemoveOne;
-        let sets = |members: &str| {
+        let unused = |members: &str| {
             let header = LedgerHeader::new(UnitOfPrivacy::MiniSet, relation);
-            let mut ledger = PrivacyLedger::new(header.with_fact("mini_set_members", members));
+            PrivacyLedger::new(header.with_fact("mini_set_members", members))
+        };
+        let sets = |members: &str| {
+            let mut ledger = unused(members);
             ledger.record(&DpEvent::gaussian(3.0)).unwrap();
             ledger
         };
@@ -560,6 +563,7 @@ mod tests {
         assert!(error.contains("mini_set_members is a in one and b"), "{error}");
         assert_eq!(merged, before);
         merged.merge(&sets("a")).unwrap();
+        merged.merge(&unused("b")).unwrap();
         assert_eq!(merged.releases(), 2);
     }
 

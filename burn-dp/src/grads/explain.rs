@@ -89,6 +89,9 @@ mod tests {
         assert_eq!(row("narrow.weight").uses, 2);
         let bias = row("wide.bias");
         assert_eq!((bias.method, bias.kept_bytes), (Some(NormMethod::Instantiate), 4 * 200 * 4));
+        let kept: usize = explanation.parameters().iter().map(|p| p.kept_bytes).sum();
+        assert!(kept >= wide.kept_bytes + bias.kept_bytes);
+        assert_eq!(explanation.kept_bytes(), kept);
         let unused = row("unused.weight");
         assert_eq!((unused.method, unused.measured_seconds), (None, None));
         assert!(wide.estimated_seconds > 0.0 && wide.measured_seconds.unwrap() > 0.0);

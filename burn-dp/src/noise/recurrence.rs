@@ -386,6 +386,8 @@ mod tests {
         for strategy in [
             Strategy::banded_toeplitz(60, &oscillating),
             Strategy::banded_toeplitz(200, &reversed),
+            // Independent noise of all steps so far.
+            Strategy::banded_toeplitz(1_000, &[1.0, -1.0]),
             Strategy::dense((0..30).map(doubling).collect()),
         ] {
             let error = check_growth(&strategy.unwrap()).unwrap_err().to_string();
@@ -395,6 +397,7 @@ mod tests {
         let mut root = vec![1.0];
         (1..1000).for_each(|k| root.push(root[k - 1] * (1.0 - 0.5 / k as f64)));
         for strategy in [
+            Strategy::banded_toeplitz(400, &[1.0, -1.0]),
             Strategy::banded_toeplitz(5_000, &root),
             Strategy::optimal_toeplitz(100_000),
             Strategy::buffered(100_000, &[0.9999, 0.99, 0.5], &[0.02, 0.1, 0.3]),
