@@ -141,9 +141,9 @@ fn page(figures: &[Figure], options: &AllOptions) -> String {
         other => format!(" --backend {}", typed(other)),
     };
     let mut text = format!(
-        "# Results\n\nMade by `cargo xtask experiment all{quick}{data}{backend} --seeds {}`. Every verdict\n\
-         is computed from the numbers next to it.\n\n| experiment | claims that held | minutes |\n\
-         |---|---|---|\n",
+        "# Results\n\nMade by `cargo xtask experiment all{quick}{data}{backend} --seeds {}`.\n\
+         Every verdict is computed from the numbers next to it.\n\n\
+         | experiment | claims that held | minutes |\n|---|---|---|\n",
         options.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
     );
     for Figure { experiment, verdicts, seconds, .. } in figures {

@@ -82,8 +82,8 @@ impl Measured {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Option`] for an impossible option or an absent device, and [`TrainError::Io`] if the folder
-    /// cannot be used, before anything is measured.
+    /// Returns [`TrainError::Option`] for an impossible option or an absent device, and
+    /// [`TrainError::Io`] if the folder cannot be used, before anything is measured.
     pub(crate) fn open(name: &str, options: &FigureOptions) -> Result<Self, TrainError> {
         let preset = if options.quick { Preset::Quick } else { Preset::Paper };
         let output = options

@@ -5,7 +5,8 @@ use burn_dp_examples::models::Classifier;
 
 use super::layer::{Forward, Layer};
 
-/// A recurrent layer that reads the rows of an image, all colors of a row at once; its last state is classified.
+/// A recurrent layer that reads the rows of an image, all colors of a row at once; its last state
+/// is classified.
 #[derive(Module, Debug)]
 pub(super) struct Recurrent<R: Module, L: Module> {
     cell: R,
