@@ -167,7 +167,7 @@ mod tests {
             for (depth, count) in DEPTHS.into_iter().zip(counts) {
                 let config = VggConfig::new(depth, [3, 224, 224], 1_000).with_norm(norm);
                 // Without the running statistics.
-                let model = config.init(&Device::flex());
+                let model = config.init(&Device::flex().autodiff());
                 let found = TrainableParameters::of(&model).unwrap().num_values();
                 assert_eq!(found, count, "{depth:?} {norm:?}");
             }
