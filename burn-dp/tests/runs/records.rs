@@ -81,6 +81,20 @@ fn a_run_resumed_from_a_record_is_the_run_bit_for_bit() {
 }
 
 #[test]
+fn a_resumed_run_takes_the_sparsifier_and_the_average_that_it_did_not_have() {
+    let folder = crate::fixtures::run_folder();
+    let (first, _) = run(folder.path(), 2);
+    let record = first.to_record().unwrap();
+    drop(first);
+    let sparsifier = Sparsifier::new(3, 3.0).unwrap();
+    let second = optimizer().with_sparsifier(sparsifier.clone()).unwrap();
+    let second = second.with_weight_average(WeightAverage::new(0.9).unwrap()).unwrap();
+    let resumed = second.load_record(record).unwrap();
+    assert_eq!(resumed.sparsifier(), Some(&sparsifier));
+    assert_eq!(resumed.weight_average().map(WeightAverage::steps), Some(0));
+}
+
+#[test]
 fn a_record_without_a_log_of_releases_is_refused_with_the_way_out() {
     let mut optim = optimizer();
     train_on(&mut optim, Net::new(), 2, 7);

@@ -96,18 +96,6 @@ fn a_restored_run_keeps_its_sparsifier_and_damage_is_refused() {
 }
 
 #[test]
-fn a_resumed_run_takes_the_sparsifier_that_it_did_not_have() {
-    let folder = tempfile::tempdir().unwrap();
-    let first = config().init().unwrap().optimizer(SgdConfig::new().init());
-    let mut first = first.with_release_log(folder.path().join("releases.log")).unwrap();
-    train_on(&mut first, Net::new(), 2, 7);
-    let record = first.to_record().unwrap();
-    drop(first);
-    let resumed = optimizer(config(), sparsifier()).load_record(record).unwrap();
-    assert_eq!(resumed.sparsifier().cloned(), Some(sparsifier()));
-}
-
-#[test]
 fn weights_are_compared_with_the_noise_of_their_own_group() {
     let layers = ParameterGroups::per_layer(&Net::new()).unwrap();
     // Both layers move by about their threshold, which counts as noise only for the second one.

@@ -45,18 +45,6 @@ fn the_average_covers_every_step_and_does_not_change_the_training() {
 }
 
 #[test]
-fn a_resumed_run_takes_the_average_that_it_did_not_have() {
-    let folder = tempfile::tempdir().unwrap();
-    let first = config().init().unwrap().optimizer(SgdConfig::new().init());
-    let mut first = first.with_release_log(folder.path().join("releases.log")).unwrap();
-    train_on(&mut first, Net::new(), 2, 7);
-    let record = first.to_record().unwrap();
-    drop(first);
-    let resumed = optimizer().load_record(record).unwrap();
-    assert_eq!(resumed.weight_average().map(WeightAverage::steps), Some(0));
-}
-
-#[test]
 fn a_resumed_run_has_the_average_of_the_run_bit_for_bit() {
     let begin = || {
         let optim = config().init().unwrap().optimizer(AdamConfig::new().init());

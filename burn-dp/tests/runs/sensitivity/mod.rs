@@ -1,7 +1,7 @@
 //! Releases on neighboring data sets differ by no more than the declared sensitivity. This is
-//! tested with every policy, sampler, physical batch size, and way to a clipped sum, with
-//! adversarial units at the front, in the middle, and at the end of the batch. The draw and the
-//! noise are held fixed.
+//! tested with every policy, physical batch size, and way to a clipped sum under three samplers,
+//! with adversarial units at the front, in the middle, and at the end of the batch; and with every
+//! policy, sampler, and way at one of these places. The draw and the noise are held fixed.
 //!
 //! The masks of a unit and the order of its examples follow from its index. They are held fixed
 //! too: the neighbor lists the units in an order in which all of them keep their indices. This is
