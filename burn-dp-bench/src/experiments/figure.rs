@@ -49,6 +49,11 @@ fn flex() -> String {
     typed(BackendName::Flex)
 }
 
+/// Returns the name of a backend for a sentence, if it is not the usual one.
+pub(super) fn on(backend: &str) -> String {
+    if backend == flex() { String::new() } else { format!(" on {backend}") }
+}
+
 /// What an experiment found: a [`Figure`] without the facts that are the same for every experiment.
 pub(super) struct Findings {
     pub(super) figure: String,
@@ -158,10 +163,7 @@ impl Figure {
             [] => "an unknown commit".into(),
             commits => format!("commit {}", commits.join(" and ")),
         };
-        let on = match self.backend == flex() {
-            true => String::new(),
-            false => format!(" on {}", self.backend),
-        };
+        let on = on(&self.backend);
         let setting = wrapped(&format!("{} Measured{on} at {commits}.", self.setting), "");
         let mut text = format!("## `{}`: {}\n\n{setting}\n", self.experiment, self.figure);
         for verdict in &self.verdicts {

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::figure::{Figure, Findings, Preset};
+use super::figure::{Figure, Findings, Preset, on};
 
 /// Options of every figure of a paper.
 #[derive(Args, Debug, Clone)]
@@ -178,11 +178,8 @@ impl Measured {
     ) -> Result<T, TrainError> {
         self.bar.set_message(name.to_string());
         let data = self.data_dir.as_ref().map(|folder| format!(" {}", folder.display()));
-        let backend = match self.backend {
-            BackendName::Flex => String::new(),
-            other => format!(" on {}", typed(other)),
-        };
-        let name = format!("{:?}: {name}{}{backend}", self.preset, data.unwrap_or_default());
+        let on = on(&typed(self.backend));
+        let name = format!("{:?}: {name}{}{on}", self.preset, data.unwrap_or_default());
         let known = self.stored.get(&name).and_then(|stored| {
             let value = T::deserialize(&stored.value).ok()?;
             Some((value, stored.seconds, stored.commit.clone()))
@@ -261,6 +258,16 @@ mod tests {
         }
     }
 
+    fn nothing() -> Findings {
+        Findings {
+            figure: "A paper".into(),
+            setting: String::new(),
+            labels: Default::default(),
+            series: vec![],
+            verdicts: vec![],
+        }
+    }
+
     #[test]
     fn an_interrupted_experiment_measures_nothing_twice() {
         let folder = tempfile::tempdir().unwrap();
@@ -296,13 +303,7 @@ mod tests {
         let options = FigureOptions { backend: BackendName::Ndarray, ..options };
         let mut second = Measured::open("name", &options).unwrap();
         assert_eq!(second.measure("a", on).unwrap(), format!("{:?}", Device::ndarray()));
-        let figure = second.finish(Findings {
-            figure: "A paper".into(),
-            setting: String::new(),
-            labels: Default::default(),
-            series: vec![],
-            verdicts: vec![],
-        });
+        let figure = second.finish(nothing());
         assert_eq!(figure.unwrap().backend, "ndarray");
     }
 
@@ -314,13 +315,7 @@ mod tests {
         let mut measured = Measured::open("name", &options(folder.path())).unwrap();
         let stored: u8 = measured.measure("a", |_| panic!("measured twice")).unwrap();
         assert_eq!(stored, 1);
-        let figure = measured.finish(Findings {
-            figure: "A paper".into(),
-            setting: String::new(),
-            labels: Default::default(),
-            series: vec![],
-            verdicts: vec![],
-        });
+        let figure = measured.finish(nothing());
         let figure = figure.unwrap();
         assert_eq!((figure.seconds, figure.commits), (4.0, vec!["1a2b3c4d".into()]));
         assert!(!folder.path().join("name.measured.json").exists());

@@ -140,16 +140,10 @@ impl Network {
             return ImageBatcher::photographs(sizes.image_size.unwrap_or(IMAGE_SIZE));
         }
         match self.block(sizes) {
-            Some((length, block)) => {
-                let shape = ImageShape { channels: 1, height: length, width: block.width };
-                ImageBatcher { shape, ..ImageBatcher::MNIST }
-            }
+            Some((length, block)) => embeddings(length, block.width),
             None => match sizes.inputs {
                 Some(InputName::Cifar10) => ImageBatcher::CIFAR10,
-                Some(InputName::Imdb) if self.is_recurrent() => {
-                    let shape = ImageShape { channels: 1, height: 64, width: 200 };
-                    ImageBatcher { shape, ..ImageBatcher::MNIST }
-                }
+                Some(InputName::Imdb) if self.is_recurrent() => embeddings(64, 200),
                 _ => ImageBatcher::MNIST,
             },
         }
@@ -275,6 +269,12 @@ impl Network {
             }
         }
     }
+}
+
+/// Returns the conversion of made-up items into sequences of this length and width.
+fn embeddings(length: usize, width: usize) -> ImageBatcher {
+    let shape = ImageShape { channels: 1, height: length, width };
+    ImageBatcher { shape, ..ImageBatcher::MNIST }
 }
 
 any_classifier! {
