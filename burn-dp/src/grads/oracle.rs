@@ -9,11 +9,13 @@ use burn::nn::Linear;
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use proptest::prelude::ProptestConfig;
 
+use super::directions::Directions;
 use super::precision::has_coarse_products;
 use super::{MemoryBound, PrivateBackward};
 use crate::baselines::{microbatch, reweight};
 use crate::clipping::{ClippedSum, Clipping, FlatClipping};
-use crate::model::for_each_parameter;
+use crate::device_read::blocking;
+use crate::model::{ParameterGroups, for_each_parameter};
 use crate::nn::{IntoPrivate, Private};
 
 /// A model of two linear layers.
@@ -132,6 +134,42 @@ pub(super) fn backwards() -> Vec<PrivateBackward> {
         PrivateBackward::new().with_memory_bound(MemoryBound::bytes(0)).deferred(),
         PrivateBackward::new().deferred(),
     ]
+}
+
+/// Compares the product of each example's gradient with a fixed direction, in all ways to compute
+/// it, with the ordinary gradient of this example alone.
+pub(super) fn check_products<M: Module>(model: &M, losses: impl Fn() -> Tensor<1>) {
+    let (groups, mut directions) =
+        (ParameterGroups::per_parameter(model).unwrap(), Directions::default());
+    let device = losses().device();
+    let products: Vec<Vec<Vec<f64>>> = backwards()
+        .into_iter()
+        .map(|backward| {
+            let grads = backward.run(losses(), model).unwrap();
+            blocking(async { grads.products(&groups, &mut directions).await }, "").unwrap()
+        })
+        .collect();
+    let tolerance = tolerance(&device, 1e-4);
+    for example in 0..losses().dims()[0] {
+        let gradient = ordinary(model, losses().narrow(0, example, 1));
+        for_each_parameter(model, |path, parameter| {
+            let Some(gradient) = gradient.get(&parameter.id) else { return };
+            let group = groups.index_of(path).unwrap();
+            let direction = host(directions.of(group, gradient.len(), &device));
+            let terms = gradient.iter().zip(direction).map(|(a, b)| a * b);
+            let (expected, scale) = terms.fold((0.0, 0.0), |(sum, scale): (f64, f64), term| {
+                (sum + term, scale.max(term.abs()))
+            });
+            let roundings = (gradient.len() as f64).sqrt();
+            for found in products.iter().map(|products| products[group][example]) {
+                let difference = (found - expected).abs();
+                assert!(
+                    difference <= tolerance * scale * roundings,
+                    "{path} {example}: {found} is not {expected}"
+                );
+            }
+        });
+    }
 }
 
 /// Returns one loss per example that weighs every output differently.

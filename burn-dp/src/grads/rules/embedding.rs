@@ -54,11 +54,8 @@ mod tests {
     use burn::tensor::{Device, Int, Tensor};
     use proptest::prelude::*;
 
-    use crate::device_read::blocking;
-    use crate::grads::directions::Directions;
-    use crate::grads::oracle::{cases, check, check_layer, host, losses, numbers, ordinary, set};
+    use crate::grads::oracle::{cases, check, check_layer, check_products, losses, numbers, set};
     use crate::grads::{MemoryBound, NormMethod, PrivateBackward};
-    use crate::model::ParameterGroups;
     use crate::nn::{IntoPrivate, Private};
     use crate::test_devices::training_devices;
 
@@ -143,28 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn products_with_a_direction_need_no_gradient_of_each_example() {
+    fn products_with_a_direction_equal_those_of_single_examples() {
         for device in training_devices() {
             let layer = embedding(5, 4, &device).private();
-            let groups = ParameterGroups::per_parameter(&layer).unwrap();
-            let products = |backward: PrivateBackward| {
-                let losses = losses(layer.forward(whole(ids([3, 6], 5, &device))));
-                let grads = backward.run(losses, &layer).unwrap();
-                let products = async { grads.products(&groups, &mut Directions::default()).await };
-                blocking(products, "").unwrap().concat()
-            };
-            let found = products(PrivateBackward::new());
-            let formed = products(PrivateBackward::new().with_materialized_gradients());
-            assert_eq!(found.len(), 3);
-            for (found, formed) in found.iter().zip(&formed) {
-                assert!((found - formed).abs() < 1e-5 * (1.0 + formed.abs()), "{found} {formed}");
-            }
-            let loss = losses(layer.forward(whole(ids([3, 6], 5, &device))));
-            let gradient = ordinary(&layer, loss).into_values().next().unwrap();
-            let direction = host(Directions::default().of(0, gradient.len(), &device));
-            let expected: f64 = gradient.iter().zip(direction).map(|(a, b)| a * b).sum();
-            let total: f64 = found.iter().sum();
-            assert!((total - expected).abs() < 1e-4 * (1.0 + expected.abs()), "{total} {expected}");
+            let x = ids([3, 6], 5, &device);
+            check_products(&layer, || losses(layer.forward(whole(x.clone()))));
         }
     }
 

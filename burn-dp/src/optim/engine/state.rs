@@ -199,7 +199,6 @@ impl EngineState {
             precision: new.precision,
             sparsifier: new.sparsifier,
             average: new.average,
-            measures_signal: new.measures_signal,
             independence: new.independence.renewed(),
             facts: new.facts,
             ..PrivacyEngine::new(plan)

@@ -8,7 +8,8 @@ use burn::tensor::Tensor;
 use proptest::prelude::*;
 
 use crate::grads::oracle::{
-    cases, check_convolution, check_layer, check_twins, losses, numbered, numbers, set,
+    cases, check_convolution, check_layer, check_products, check_twins, losses, numbered, numbers,
+    set,
 };
 use crate::nn::IntoPrivate;
 use crate::test_devices::training_devices;
@@ -38,6 +39,19 @@ fn every_option_of_conv2d_equals_the_loop_over_examples() {
         ] {
             check_convolution!(config, [3, 4, 8, 9], &device);
             check_convolution!(config, [1, 4, 8, 9], &device);
+        }
+    }
+}
+
+#[test]
+fn products_with_a_direction_equal_those_of_single_examples() {
+    for device in training_devices() {
+        // Gradients of 64 MiB are formed at once: those of all examples, and of some.
+        for (channels, examples) in [(3, 3), (512, 8)] {
+            let config = Conv2dConfig::new([channels; 2], [3, 3]);
+            let layer = numbered(config.init(&device), 5).private();
+            let x = numbers([examples, channels, 3, 4], 6, &device);
+            check_products(&layer, || losses(layer.forward(x.clone())));
         }
     }
 }
