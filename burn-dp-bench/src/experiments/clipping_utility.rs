@@ -15,7 +15,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{Trial, images, momentum_sgd};
+use super::trial::{Trial, images_of_seeds, momentum_sgd};
 
 pub(super) const NAME: &str = "clipping-utility";
 
@@ -31,19 +31,18 @@ pub(super) const RATE: f64 = 0.5;
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let (sizes, batch, epochs) = if measured.quick() { QUICK } else { PAPER };
-    let seeds = measured.seeds.clone();
+    let data = images_of_seeds(&measured, sizes)?;
     let contenders: Vec<Option<f64>> = THRESHOLDS.into_iter().map(Some).chain([None]).collect();
-    measured.expect(contenders.len() * EPSILONS.len() * seeds.len());
+    measured.expect(contenders.len() * EPSILONS.len() * data.len());
     let (mut series, mut verdicts) = (Vec::new(), Vec::new());
     for epsilon in EPSILONS {
         let (mut fixed, mut adaptive) = (Vec::new(), None);
         for &threshold in &contenders {
             let mut accuracies = Vec::new();
-            for &seed in &seeds {
+            for (seed, data) in &data {
                 let name = format!("epsilon {epsilon}, {threshold:?}, {epochs} epochs, {seed}");
-                let data = images(&measured, seed, sizes);
                 let run = |device: &Device| {
-                    train(policy(threshold)?, (epsilon, batch, epochs), &data?, seed, device)
+                    train(policy(threshold)?, (epsilon, batch, epochs), data, *seed, device)
                 };
                 accuracies.push(measured.measure(&name, run)?);
             }
@@ -78,7 +77,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
              median, from 0.1, by the geometric rule; its counts are a part of ε.",
             sizes[0],
             measured.images_name(),
-            seeds.len()
+            data.len()
         ),
         labels: ["Fixed and adaptive thresholds", "fixed threshold", "test accuracy"]
             .map(String::from),

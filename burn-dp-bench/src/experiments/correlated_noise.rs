@@ -23,7 +23,7 @@ use burn_dp_examples::training::TrainError;
 use super::correlated_noise_peers::PEER_SEARCHES;
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{MOMENTUM, Trial, images, momentum_sgd};
+use super::trial::{MOMENTUM, Trial, images_of_seeds, momentum_sgd};
 
 pub(super) const ERROR: &str = "correlated-noise";
 pub(super) const ACCURACY: &str = "correlated-noise-accuracy";
@@ -211,17 +211,16 @@ pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
     let (sizes, batch, epochs) = if measured.quick() { QUICK } else { PAPER };
     let epoch = (sizes[0] / batch) as u64;
     let trainings = trainings(epochs, epoch)?;
-    let seeds = measured.seeds.clone();
-    measured.expect(trainings.len() * EPSILONS.len() * seeds.len());
+    let data = images_of_seeds(&measured, sizes)?;
+    measured.expect(trainings.len() * EPSILONS.len() * data.len());
     let mut series = Vec::new();
     for (name, scheme, strategy) in &trainings {
         let mut points = Vec::new();
         for epsilon in EPSILONS {
             let mut accuracies = Vec::new();
-            for &seed in &seeds {
-                let data = images(&measured, seed, sizes);
+            for (seed, data) in &data {
                 let run = |device: &Device| {
-                    train((*scheme, strategy), (epsilon, epochs, batch), &data?, seed, device)
+                    train((*scheme, strategy), (epsilon, epochs, batch), data, *seed, device)
                 };
                 let label =
                     format!("{name}, epsilon {epsilon}, {epochs} epochs of {sizes:?}, {seed}");
@@ -247,7 +246,7 @@ pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
              without amplification by sampling.",
             sizes[0],
             measured.images_name(),
-            seeds.len()
+            data.len()
         ),
         labels: ["Correlated noise on images", "ε", "test accuracy"].map(String::from),
         series,

@@ -12,7 +12,7 @@ use burn_dp_examples::training::TrainError;
 use super::clipping_utility::{DELTA, EPSILONS, PAPER, QUICK, RATE, train};
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::images;
+use super::trial::images_of_seeds;
 
 pub(super) const NAME: &str = "count-share";
 
@@ -24,21 +24,20 @@ const LITTLE: f64 = 0.01;
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let (sizes, batch, epochs) = if measured.quick() { QUICK } else { PAPER };
-    let seeds = measured.seeds.clone();
+    let data = images_of_seeds(&measured, sizes)?;
     let shares: &[f64] = if measured.quick() { &QUICK_SHARES } else { &SHARES };
-    measured.expect(shares.len() * EPSILONS.len() * seeds.len());
+    measured.expect(shares.len() * EPSILONS.len() * data.len());
     let (mut series, mut verdicts) = (Vec::new(), Vec::new());
     for epsilon in EPSILONS {
         let mut points = Vec::new();
         for &share in shares {
             let mut accuracies = Vec::new();
-            for &seed in &seeds {
+            for (seed, data) in &data {
                 let name = format!("epsilon {epsilon}, share {share}, seed {seed}");
-                let data = images(&measured, seed, sizes);
                 let noise = CountNoise::Share(share);
                 let clipping = QuantileClipping::new(0.5)?.with_count_noise(noise);
                 let run = |device: &Device| {
-                    train(clipping, (epsilon, batch, epochs), &data?, seed, device)
+                    train(clipping, (epsilon, batch, epochs), data, *seed, device)
                 };
                 accuracies.push(measured.measure(&name, run)?);
             }
@@ -55,7 +54,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
              {DELTA:e}, {} seeds. The counts have this share of the cost z⁻² of a step.",
             sizes[0],
             measured.images_name(),
-            seeds.len()
+            data.len()
         ),
         labels: ["Counts and gradients share a budget", "share of the counts", "test accuracy"]
             .map(String::from),

@@ -20,7 +20,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::images;
+use super::trial::images_of_seeds;
 
 pub(super) const NAME: &str = "quantile-tracking";
 
@@ -65,18 +65,16 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             }
         }
     }
-    let seeds = measured.seeds.clone();
-    measured.expect(cases.len() * seeds.len());
+    let data = images_of_seeds(&measured, [6_000, 1])?;
+    measured.expect(cases.len() * data.len());
     let mut series: Vec<FigureSeries> = Vec::new();
     for (case, rule) in cases {
         let mut shares = Vec::new();
-        for &seed in &seeds {
+        for (seed, data) in &data {
             let Tracking { target, start, noise, .. } = case;
             let name =
                 format!("{rule} {target} from {start}, noise {noise}, {steps} steps, {seed}");
-            let data = images(&measured, seed, [6_000, 1]);
-            shares
-                .push(measured.measure(&name, |device| track(case, steps, &data?, seed, device))?);
+            shares.push(measured.measure(&name, |device| track(case, steps, data, *seed, device))?);
         }
         let side = if case.start < 1.0 { "below" } else { "above" };
         let counts = if case.noise < 0.01 { "almost exact counts" } else { "noisy counts" };
@@ -131,7 +129,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
              the geometric rule; of {MEASURED} examples after each of these steps, in the layer \
              whose share is furthest from the target.",
             measured.images_name(),
-            seeds.len()
+            data.len()
         ),
         labels: ["Tracking a quantile", "target quantile", "share of unclipped examples"]
             .map(String::from),

@@ -14,7 +14,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{Outcome, Trial, images};
+use super::trial::{Outcome, Trial, images_of_seeds};
 
 pub(super) const NAME: &str = "tan-averages";
 
@@ -55,15 +55,14 @@ const PAPER: Setting = Setting {
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let setting = if measured.quick() { QUICK } else { PAPER };
-    let seeds = measured.seeds.clone();
-    measured.expect((1 + setting.copies.len()) * seeds.len());
+    let data = images_of_seeds(&measured, setting.images)?;
+    measured.expect((1 + setting.copies.len()) * data.len());
     // Without copies, then with one or more random copies of each image.
     let copies = [0].into_iter().chain(setting.copies.iter().copied());
     let (mut last, mut averaged) = (Vec::new(), Vec::new());
     for copies in copies {
         let mut found: Vec<Outcome> = Vec::new();
-        for &seed in &seeds {
-            let data = images(&measured, seed, setting.images)?;
+        for (seed, data) in &data {
             let run = |device: &Device| {
                 let items = data.train.items().len();
                 let plan = PrivacyPlanConfig::new(items, setting.batch)
@@ -76,7 +75,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
                     0 => trial,
                     _ => trial.with_copies(copies, RandomCrop::new(CROP)?),
                 };
-                trial.run(&data, seed, device)
+                trial.run(data, *seed, device)
             };
             found.push(measured.measure(&format!("K = {copies}, seed {seed}"), run)?);
         }
@@ -97,7 +96,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             setting.batch,
             setting.sigma,
             setting.steps,
-            seeds.len(),
+            data.len(),
             setting.decay
         ),
         labels: ["Accuracy at the same privacy", "copies K of each image", "test accuracy"]

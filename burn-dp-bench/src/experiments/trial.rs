@@ -53,6 +53,14 @@ pub(crate) fn images(
     Ok(splits.truncated(train, test))
 }
 
+/// Returns the images of each seed.
+pub(super) fn images_of_seeds(
+    measured: &Measured,
+    sizes: [usize; 2],
+) -> Result<Vec<(u64, Splits<ImageBatcher>)>, TrainError> {
+    measured.seeds.iter().map(|&seed| Ok((seed, images(measured, seed, sizes)?))).collect()
+}
+
 /// Returns SGD with momentum 0.9.
 pub(super) fn momentum_sgd() -> ModuleOptimizer {
     sgd(MOMENTUM)

@@ -22,6 +22,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let setting = UserSetting::of(&measured)?.with_lr_over_threshold();
     let epsilons = if measured.quick() { &QUICK[..] } else { &EPSILONS[..] };
     let seeds = measured.seeds.clone();
+    let users = seeds.iter().map(|&seed| setting.users(&measured, seed));
+    let users = users.collect::<Result<Vec<_>, _>>()?;
     let contenders: Vec<Option<f64>> = THRESHOLDS.into_iter().map(Some).chain([None]).collect();
     measured.expect(contenders.len() * epsilons.len() * seeds.len());
     let (mut series, mut verdicts) = (Vec::new(), Vec::new());
@@ -30,12 +32,10 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         for &threshold in &contenders {
             let setting = setting.clone().with_threshold(threshold).with_epsilon(epsilon);
             let mut accuracies = Vec::new();
-            for &seed in &seeds {
-                let users = setting.users(&measured, seed)?;
+            for (&seed, users) in seeds.iter().zip(&users) {
                 let name = format!("{}, {seed}", setting.label());
-                accuracies.push(
-                    measured.measure(&name, |device| setting.accuracy(&users, seed, device))?,
-                );
+                accuracies
+                    .push(measured.measure(&name, |device| setting.accuracy(users, seed, device))?);
             }
             match threshold {
                 Some(threshold) => fixed.extend(FigurePoint::of(threshold, &accuracies)),

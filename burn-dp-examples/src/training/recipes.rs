@@ -7,14 +7,17 @@ use toml::{Table, Value};
 use super::TrainError;
 
 /// The recipes that have a name.
-const KNOWN: [(&str, &str); 7] = [
+const KNOWN: [(&str, &str); 10] = [
     ("mnist-cnn", include_str!("../../recipes/mnist-cnn.toml")),
     ("mnist-scattering", include_str!("../../recipes/mnist-scattering.toml")),
     ("mnist-scattering-1", include_str!("../../recipes/mnist-scattering-1.toml")),
     ("cifar10-scattering", include_str!("../../recipes/cifar10-scattering.toml")),
     ("cifar10-wrn-16-4-1", include_str!("../../recipes/cifar10-wrn-16-4-1.toml")),
     ("cifar10-wrn-16-4-8", include_str!("../../recipes/cifar10-wrn-16-4-8.toml")),
+    ("cifar10-wrn-16-4-simulated", include_str!("../../recipes/cifar10-wrn-16-4-simulated.toml")),
     ("imagenet-nf-resnet-50", include_str!("../../recipes/imagenet-nf-resnet-50.toml")),
+    ("imdb-transformer", include_str!("../../recipes/imdb-transformer.toml")),
+    ("shakespeare-users", include_str!("../../recipes/shakespeare-users.toml")),
 ];
 
 /// The key of the data set, which has no name on the command line.
@@ -155,11 +158,16 @@ mod tests {
         for (name, text) in KNOWN {
             // Each says what was chosen on which data, and the result.
             assert!(text.starts_with("# "), "{name}");
-            let options = read(&format!("--recipe {name} --data-dir d --lr 3")).unwrap();
-            assert_eq!(options.mode(), Mode::Individual, "{name}");
-            options.check_mode(&[Mode::Individual]).unwrap();
-            assert_eq!(options.examples.lr, Some(3.0), "{name}: the command line wins");
-            assert!(options.privacy.epsilon.is_some(), "{name}");
+            let mode = match name {
+                "shakespeare-users" => Mode::Users,
+                _ => Mode::Individual,
+            };
+            let options = read(&format!("--recipe {name} --data-dir d --delta 3e-6")).unwrap();
+            assert_eq!(options.mode(), mode, "{name}");
+            options.check_mode(&[mode]).unwrap();
+            assert_eq!(options.privacy.delta, Some(3e-6), "{name}: the command line wins");
+            let stated = options.privacy.epsilon.or(options.privacy.noise_multiplier);
+            assert!(stated.is_some(), "{name}");
         }
     }
 
