@@ -24,8 +24,8 @@ use super::trial::images_of_seeds;
 
 pub(super) const NAME: &str = "quantile-tracking";
 
-/// Expected examples in a step.
-const BATCH: usize = 256;
+/// Expected examples in a step of the quick preset, and of the other.
+const BATCHES: [usize; 2] = [128, 256];
 /// Examples whose layers' norms are measured after each of the last steps.
 const MEASURED: usize = 32;
 /// The threshold starts this many times above or below the norms, which are of order one.
@@ -51,7 +51,7 @@ struct Tracking {
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     // From below, the quantile 0.1 is ln(1000) / (0.2 · 0.1) = 345 steps away.
-    let steps: u64 = if measured.quick() { 600 } else { 1_000 };
+    let (steps, batch) = if measured.quick() { (600, BATCHES[0]) } else { (1_000, BATCHES[1]) };
     let mut cases = Vec::new();
     for (rule, per_layer, name) in [
         (QuantileRule::Geometric, false, "geometric"),
@@ -73,8 +73,11 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         for (seed, data) in &data {
             let Tracking { target, start, noise, .. } = case;
             let name =
-                format!("{rule} {target} from {start}, noise {noise}, {steps} steps, {seed}");
-            shares.push(measured.measure(&name, |device| track(case, steps, data, *seed, device))?);
+                format!("{rule} {target} from {start}, noise {noise}, {steps} of {batch}, {seed}");
+            shares.push(
+                measured
+                    .measure(&name, |device| track(case, (steps, batch), data, *seed, device))?,
+            );
         }
         let side = if case.start < 1.0 { "below" } else { "above" };
         let counts = if case.noise < 0.01 { "almost exact counts" } else { "noisy counts" };
@@ -123,7 +126,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Findings {
         figure: "Adaptive clipping, figures 2 and 3".into(),
         setting: format!(
-            "An MLP on {}, {BATCH} examples a step, learning rate 0.2 of the \
+            "An MLP on {}, {batch} examples a step, learning rate 0.2 of the \
              threshold, which starts at 1/{FAR} or {FAR} times norms of order one; the share of \
              examples at or below it over the last tenth of {steps} steps, {} seeds. Per layer: \
              the geometric rule; of {MEASURED} examples after each of these steps, in the layer \
@@ -142,7 +145,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
 /// that is furthest from the target.
 fn track(
     case: Tracking,
-    steps: u64,
+    (steps, batch_size): (u64, usize),
     data: &Splits<ImageBatcher>,
     seed: u64,
     device: &Device,
@@ -157,7 +160,7 @@ fn track(
         .with_count_noise(CountNoise::BatchFraction(case.noise));
     let policy = if case.per_layer { policy.with_groups(groups.clone()) } else { policy };
     let items = data.train.items().len();
-    let plan = PrivacyPlanConfig::new(items, BATCH as f64)
+    let plan = PrivacyPlanConfig::new(items, batch_size as f64)
         .with_steps(steps)
         // The sum is released with little noise: only the counts are studied.
         .with_noise_multiplier(1e-3)
@@ -171,7 +174,7 @@ fn track(
     let mut layers = Vec::new();
     for (step, batch) in (0..).zip(batches) {
         let batch = batch?;
-        optim.backward_batch(&model, &batch, BATCH, |model, images| {
+        optim.backward_batch(&model, &batch, batch_size, |model, images| {
             loss.forward(model.forward(images.inputs), images.targets)
         })?;
         let threshold = optim.thresholds()?.total_norm();
