@@ -194,7 +194,7 @@ impl std::fmt::Display for Verdict {
 const WIDTH: usize = 100;
 
 /// Returns a paragraph as lines, all but the first indented.
-fn wrapped(text: &str, indent: &str) -> String {
+pub(super) fn wrapped(text: &str, indent: &str) -> String {
     let (mut lines, mut width) = (String::new(), 0);
     for word in text.split_whitespace() {
         let length = word.chars().count();
