@@ -14,20 +14,18 @@ use super::user_training::UserSetting;
 pub(super) const NAME: &str = "user-clipping";
 
 const EPSILONS: [f64; 2] = [2.0, 8.0];
-const QUICK: [f64; 1] = [8.0];
 const THRESHOLDS: [f64; 5] = [0.03, 0.1, 0.3, 1.0, 3.0];
 
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let setting = UserSetting::of(&measured)?.with_lr_over_threshold();
-    let epsilons = if measured.quick() { &QUICK[..] } else { &EPSILONS[..] };
     let seeds = measured.seeds.clone();
     let users = seeds.iter().map(|&seed| setting.users(&measured, seed));
     let users = users.collect::<Result<Vec<_>, _>>()?;
     let contenders: Vec<Option<f64>> = THRESHOLDS.into_iter().map(Some).chain([None]).collect();
-    measured.expect(contenders.len() * epsilons.len() * seeds.len());
+    measured.expect(contenders.len() * EPSILONS.len() * seeds.len());
     let (mut series, mut verdicts) = (Vec::new(), Vec::new());
-    for &epsilon in epsilons {
+    for epsilon in EPSILONS {
         let (mut fixed, mut adaptive) = (Vec::new(), None);
         for &threshold in &contenders {
             let setting = setting.clone().with_threshold(threshold).with_epsilon(epsilon);

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{AlgorithmName, RoundOptions};
 use crate::training::optimizer::optimizer;
-use crate::training::options::{ClippingName, DatasetName, as_typed, typed};
+use crate::training::options::{ClippingName, DatasetName, RuleName, as_typed, typed};
 use crate::training::sampling::SamplingSettings;
 use crate::training::{
     EarlierLedgers, Mode, OptimizerName, PrivacySettings, TrainError, TrainOptions, checks,
@@ -45,6 +45,9 @@ pub struct FederatedSettings {
     pub target_quantile: f64,
     /// Quantile clipping: learning rate of the threshold.
     pub quantile_lr: f64,
+    /// Quantile clipping: how the threshold moves.
+    #[serde(serialize_with = "as_typed")]
+    pub quantile_rule: RuleName,
     /// Share of a round's privacy cost that counts may use.
     pub count_share: f64,
     /// Federated averaging: learning rate of the local steps.
@@ -94,6 +97,7 @@ impl TryFrom<&TrainOptions> for FederatedSettings {
             clipping,
             target_quantile: options.quantile.target_quantile,
             quantile_lr: options.quantile.quantile_lr,
+            quantile_rule: options.quantile.quantile_rule,
             count_share: options.quantile.count_share.unwrap_or(0.1),
             local_lr: options.local_lr.unwrap_or(1.0),
             sampling,
@@ -153,7 +157,7 @@ fn refuse_foreign(options: &TrainOptions, clipping: ClippingName) -> Result<(), 
     }
     if !clipping.is_adaptive() {
         let choice = format!("with --clipping {}", typed(clipping));
-        let of_quantile = ["--target-quantile", "--quantile-lr"];
+        let of_quantile = ["--target-quantile", "--quantile-lr", "--quantile-rule"];
         given.refuse(&of_quantile, &choice, "--clipping quantile")?;
         if !training.track_norms {
             let needed = "--clipping quantile or --track-norms";
@@ -257,6 +261,7 @@ impl FederatedSettings {
         };
         let mut clipping = QuantileClipping::new(self.target_quantile)?
             .with_learning_rate(self.quantile_lr)?
+            .with_rule(self.quantile_rule.into())
             .with_count_noise(CountNoise::Share(self.count_share));
         if let Some(norm) = self.training.max_update_norm {
             clipping = clipping.with_initial(norm)?;
@@ -345,6 +350,7 @@ mod tests {
             ("--clipping flat", "--target-quantile 0.9", "--clipping quantile"),
             ("--clipping flat", "--quantile-lr 3", "--clipping quantile"),
             ("--clipping layerwise", "--quantile-lr 3", "--clipping quantile"),
+            ("--clipping layerwise", "--quantile-rule linear", "--clipping quantile"),
             ("--clipping flat", "--count-share 0.2", "--clipping quantile or --track-norms"),
             ("--algorithm fed-sgd", "--local-lr 77", "--algorithm fed-avg"),
             ("--algorithm fed-sgd", "--local-epochs 9", "--algorithm fed-avg"),
@@ -385,6 +391,9 @@ mod tests {
                 assert_eq!(means > 0, !tracked.is_empty());
             }
         }
+        let linear = plan("--federated --quantile-rule linear", 1000, &model).unwrap();
+        let described = linear.clipping().describe();
+        assert!(described.contains("by the linear rule"), "{described}");
         let error = plan("--federated", 100, &model).unwrap_err().to_string();
         assert!(error.starts_with("--users-per-round must be at most the 100 users"), "{error}");
         for (line, bins, mean) in [("--bins 7", 7, 1000.0 / 7.0), ("", 5, 200.0)] {

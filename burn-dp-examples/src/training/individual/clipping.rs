@@ -2,8 +2,7 @@
 
 use burn_dp::clipping::CountNoise;
 
-use super::RuleName;
-use crate::training::options::{ClippingName, PUBLIC_OPTIONS, typed};
+use crate::training::options::{ClippingName, PUBLIC_OPTIONS, RuleName, typed};
 use crate::training::{TrainError, TrainOptions, checks};
 
 /// Checked options of the policy.
@@ -74,7 +73,7 @@ impl ClippingSettings {
                 }
                 name => name,
             },
-            quantile: (quantile.target_quantile, quantile.quantile_lr, individual.quantile_rule),
+            quantile: (quantile.target_quantile, quantile.quantile_lr, quantile.quantile_rule),
             count_noise: match (quantile.count_share, individual.count_noise) {
                 (Some(share), _) => CountNoise::Share(share),
                 (None, Some(std)) => CountNoise::Std(std),

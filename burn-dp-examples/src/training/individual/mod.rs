@@ -17,7 +17,7 @@ mod settings;
 pub use clipping::ClippingSettings;
 pub use figures::RunFigures;
 pub use inputs::{InputOptions, InputSettings};
-pub use options::{IndividualOptions, RuleName};
+pub use options::IndividualOptions;
 pub(in crate::training) use run::{examples, run_on};
 pub use run::{is_interrupted, run};
 pub use schedule::ScheduleName;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::ScheduleName;
 use crate::training::options::{OptimizerName, Precision, headings};
@@ -47,10 +47,6 @@ pub struct IndividualOptions {
     /// Train the same model in the ordinary way: no clipping, no noise, no guarantee.
     #[arg(long)]
     pub non_private: bool,
-    /// Quantile: how the threshold moves.
-    #[arg(long, value_enum, default_value_t = RuleName::Geometric)]
-    #[arg(help_heading = headings::INDIVIDUAL)]
-    pub quantile_rule: RuleName,
     /// Quantile: a threshold for each layer.
     #[arg(long, help_heading = headings::INDIVIDUAL)]
     pub quantile_per_layer: bool,
@@ -67,13 +63,4 @@ pub struct IndividualOptions {
     /// their updates are lost.
     #[arg(long, help_heading = headings::INDIVIDUAL)]
     pub skip_lost_steps: bool,
-}
-
-/// How a threshold moves to its quantile.
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RuleName {
-    /// By factors.
-    Geometric,
-    /// By differences.
-    Linear,
 }

@@ -2,12 +2,12 @@
 
 use burn_dp::clipping::{
     AutomaticClipping, Clipping, FlatClipping, GroupedClipping, LayerwiseClipping,
-    MultipliedClipping, QuantileClipping, QuantileRule,
+    MultipliedClipping, QuantileClipping,
 };
 use burn_dp::model::ParameterGroups;
 
+use super::ClippingSettings;
 use super::public_items::PublicItems;
-use super::{ClippingSettings, RuleName};
 use crate::data::Encoder;
 use crate::models::Classifier;
 use crate::training::TrainError;
@@ -35,13 +35,9 @@ pub(super) fn policy<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         }
         ClippingName::Quantile | ClippingName::LayerQuantile => {
             let (target, learning_rate, rule) = settings.quantile;
-            let rule = match rule {
-                RuleName::Geometric => QuantileRule::Geometric,
-                RuleName::Linear => QuantileRule::Linear,
-            };
             let mut clipping = QuantileClipping::new(target)?
                 .with_initial(max_grad_norm)?
-                .with_rule(rule)
+                .with_rule(rule.into())
                 .with_learning_rate(learning_rate)?
                 .with_count_noise(settings.count_noise);
             if settings.name == ClippingName::LayerQuantile {
