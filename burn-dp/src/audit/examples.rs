@@ -6,7 +6,7 @@ use burn_dp_accountant::UnitOfPrivacy;
 use super::coins::CanaryCoins;
 use crate::DpError;
 use crate::random::{Domain, InsecureSeed, Stream, below};
-use crate::sampling::{DistinctRecords, RecordIdentity};
+use crate::sampling::{DistinctRecords, RecordIdentity, Seal};
 
 /// A data set followed by the included canaries. An item is a unit: an example, or everything that
 /// one user owns.
@@ -65,8 +65,8 @@ where
     I: Clone + Send + Sync,
     E: std::error::Error + Send + Sync + 'static,
 {
-    fn identity(&self) -> RecordIdentity {
-        self.dataset.identity().min(RecordIdentity::Declared)
+    fn identity(&self, seal: Seal) -> RecordIdentity {
+        self.dataset.identity(seal).min(RecordIdentity::Declared)
     }
 
     fn unit(&self) -> Option<UnitOfPrivacy> {

@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::fmt;
 use std::panic::Location;
 
+use burn::tensor::FloatDType;
 use serde::{Deserialize, Serialize};
 
 use crate::grads::Probe;
@@ -23,8 +24,10 @@ pub enum IndependenceCheck {
     /// No test.
     Never,
     /// Both tests in the first step of a process, and in the next steps until each was conclusive.
-    /// The test by value again for every other function of losses. The test by gradient not in a
-    /// step that a resumed run repeats, unless its first computation was tested too.
+    /// The test by value again for every other function of losses, for other
+    /// [`LogicalBatches`](crate::sampling::LogicalBatches), another number of copies of a unit and
+    /// another precision. The test by gradient not in a step that a resumed run repeats, unless its
+    /// first computation was tested too.
     #[default]
     FirstStep,
     /// Both tests like [`FirstStep`](Self::FirstStep), and the test by value again in every step
@@ -57,8 +60,9 @@ pub enum Independence {
     /// Each loss and each gradient was the same in other batches, in that step and in the other
     /// steps in which it was tested: gradients by their norms, and by their products with one
     /// random vector for each parameter. All backward passes of the run used functions that were
-    /// tested, in every process of the run. Functions are told apart by their type and by the place
-    /// of the call, so function pointers and trait objects of one type count as one function.
+    /// tested, in every process of the run, on the batches and with the options of the test.
+    /// Functions are told apart by their type and by the place of the call, so function pointers
+    /// and trait objects of one type count as one function.
     ByValue {
         /// The first such step.
         step: u64,
@@ -130,19 +134,42 @@ pub(crate) struct SeenIndependence {
     values: Option<u64>,
 }
 
-/// A function of losses, as far as it can be told from others.
+/// A function of losses, as far as it can be told from others, and what it is computed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LossFunction {
     type_id: TypeId,
     /// Where it is given to the library: functions behind pointers can have one type.
     caller: &'static Location<'static>,
+    /// The [source](crate::sampling::LogicalBatch::source) of the batches.
+    source: usize,
+    /// Number of rows of a unit.
+    rows: usize,
+    precision: Option<FloatDType>,
+}
+
+/// The outcome of a comparison of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Each value was the same in other batches.
+    Same,
+    /// The batch shows nothing; the next one is compared.
+    Inconclusive,
+    /// A value depends on other examples, or could not be compared.
+    Refused,
 }
 
 impl LossFunction {
     /// Returns the function whose type is `F`.
     #[track_caller]
     pub(crate) fn of<F>() -> Self {
-        Self { type_id: typeid::of::<F>(), caller: Location::caller() }
+        let (type_id, caller) = (typeid::of::<F>(), Location::caller());
+        Self { type_id, caller, source: 0, rows: 1, precision: None }
+    }
+
+    /// Returns the function on batches of this source, with this number of rows of a unit and in
+    /// this precision.
+    pub(crate) fn on(self, source: usize, rows: usize, precision: Option<FloatDType>) -> Self {
+        Self { source, rows, precision, ..self }
     }
 }
 
@@ -304,8 +331,14 @@ impl IndependenceTests {
 
     /// Records that the values of a physical batch were compared. If the comparison was not
     /// conclusive, the next physical batch is compared.
-    pub(crate) fn compared(&mut self, step: u64, function: LossFunction, conclusive: bool) {
-        if !conclusive {
+    pub(crate) fn compared(&mut self, step: u64, function: LossFunction, outcome: Outcome) {
+        if outcome == Outcome::Refused {
+            // Earlier steps used it: what was found of them no longer holds.
+            self.seen.losses |=
+                self.tested.contains(&function) || self.untested.contains(&function);
+            self.tested.retain(|other| *other != function);
+        }
+        if outcome != Outcome::Same {
             self.values_of = None;
             return;
         }
@@ -315,6 +348,11 @@ impl IndependenceTests {
         if !self.tested.contains(&function) {
             self.tested.push(function);
         }
+    }
+
+    /// Records that a loss reached another example: what earlier steps showed no longer holds.
+    pub(crate) fn refused_by_gradient(&mut self) {
+        (self.seen.gradient, self.conclusive) = (None, false);
     }
 
     /// Records that units were computed one by one, not as rows of a batch.
@@ -362,7 +400,11 @@ mod tests {
             Part::Function | Part::TestedFunction => {
                 let function = LossFunction::of::<Part>();
                 assert!(tests.begin_values(4, function, true));
-                tests.compared(4, function, matches!(part, Part::TestedFunction));
+                let outcome = match part {
+                    Part::TestedFunction => Outcome::Same,
+                    _ => Outcome::Inconclusive,
+                };
+                tests.compared(4, function, outcome);
             }
         }
         let probe = tests.take_probe(&source, 4, false);
@@ -454,7 +496,11 @@ mod tests {
                 for _ in 0..2 {
                     if tests.begin_values(step, function, true) {
                         steps.push(step);
-                        tests.compared(step, function, conclusive(step));
+                        let outcome = match conclusive(step) {
+                            true => Outcome::Same,
+                            false => Outcome::Inconclusive,
+                        };
+                        tests.compared(step, function, outcome);
                     }
                 }
             }
@@ -480,7 +526,7 @@ mod tests {
             assert_eq!(tests.begin_values(step, functions[function], true), begins, "{step}");
             if begins {
                 assert_eq!(tests.found(), Independence::ByGradient { step: 0 }, "{step}");
-                tests.compared(step, functions[function], true);
+                tests.compared(step, functions[function], Outcome::Same);
             }
             assert_eq!(tests.found(), Independence::ByValue { step: 0 }, "{step}");
             tests.end_of_step(step);
@@ -488,7 +534,7 @@ mod tests {
         let other = LossFunction::of::<u16>();
         let discarded = |tests: &mut IndependenceTests, step| {
             assert!(tests.begin_values(step, other, true));
-            tests.compared(step, other, false);
+            tests.compared(step, other, Outcome::Inconclusive);
             tests.discard();
         };
         discarded(&mut tests, 4);
@@ -499,8 +545,54 @@ mod tests {
         assert_eq!(tests.found(), Independence::ByGradient { step: 0 });
         // Until it is tested.
         assert!(tests.begin_values(6, other, true));
-        tests.compared(6, other, true);
+        tests.compared(6, other, Outcome::Same);
         assert_eq!(tests.found(), Independence::ByValue { step: 0 });
+    }
+
+    #[test]
+    fn a_function_is_tested_on_each_source_and_with_each_option() {
+        let function = LossFunction::of::<u8>();
+        let all = [
+            function.on(0, 1, None),
+            function.on(1, 1, None),
+            function.on(0, 2, None),
+            function.on(0, 1, Some(FloatDType::BF16)),
+        ];
+        let mut tests = IndependenceTests::default();
+        for (step, function) in (0..).zip(all) {
+            assert!(tests.begin_values(step, function, true), "{step}");
+            tests.compared(step, function, Outcome::Same);
+            tests.end_of_step(step);
+        }
+        for function in all {
+            assert!(!tests.begin_values(4, function, true));
+        }
+        assert_eq!(tests.found(), Independence::ByValue { step: 0 });
+    }
+
+    // Sharp edge: a test that fails after steps that had passed it.
+    #[test]
+    fn a_refusal_takes_an_earlier_result_back() {
+        let function = LossFunction::of::<u8>();
+        let mut tests = IndependenceTests::default();
+        tests.seen.gradient = Some(0);
+        assert!(tests.begin_values(0, function, true));
+        tests.compared(0, function, Outcome::Same);
+        tests.end_of_step(0);
+        assert_eq!(tests.found(), Independence::ByValue { step: 0 });
+        tests.set_schedule(IndependenceCheck::Every(2));
+        assert!(tests.begin_values(2, function, true));
+        tests.compared(2, function, Outcome::Refused);
+        tests.discard();
+        assert_eq!(tests.found(), Independence::ByGradient { step: 0 });
+        // Even if a later batch does not show it.
+        assert!(tests.begin_values(2, function, true));
+        tests.compared(2, function, Outcome::Same);
+        assert_eq!(tests.found(), Independence::ByGradient { step: 0 });
+        tests.refused_by_gradient();
+        assert_eq!(tests.found(), Independence::NotChecked);
+        let source = NoiseSource::from_os().unwrap();
+        assert!(tests.take_probe(&source, 2, false).is_some());
     }
 
     // Closures of one function have one name, and those that a helper passes on one place.
@@ -534,7 +626,7 @@ mod tests {
         let mut tests = IndependenceTests::default();
         let function = LossFunction::of::<u8>();
         assert!(tests.begin_values(0, function, true));
-        tests.compared(0, function, true);
+        tests.compared(0, function, Outcome::Same);
         assert_eq!(tests.found(), Independence::ByValue { step: 0 });
         tests.sum_from_elsewhere();
         assert_eq!(tests.found(), Independence::NotChecked);

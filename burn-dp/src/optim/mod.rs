@@ -39,8 +39,8 @@ mod weight_average;
 
 pub use dp_optimizer::DpOptimizer;
 pub use federated::FederatedTraining;
-pub(crate) use independence::LossFunction;
 pub use independence::{Independence, IndependenceCheck};
+pub(crate) use independence::{LossFunction, Outcome};
 pub use plan::PrivacyPlan;
 pub use plan_config::PrivacyPlanConfig;
 pub use public_schedule::PublicSchedule;

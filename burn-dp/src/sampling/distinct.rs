@@ -9,7 +9,7 @@ use burn::data::dataset::Dataset;
 use burn_dp_accountant::UnitOfPrivacy;
 use serde::Serialize;
 
-use super::records::{DistinctRecords, RecordIdentity};
+use super::records::{DistinctRecords, RecordIdentity, Seal};
 use crate::DpError;
 
 /// Number of records that are loaded a second time before the run, evenly spread.
@@ -226,7 +226,7 @@ where
     D: Dataset<I, E>,
     E: Error + Send + Sync + 'static,
 {
-    fn identity(&self) -> RecordIdentity {
+    fn identity(&self, _: Seal) -> RecordIdentity {
         match self.check {
             Some(_) if self.by_user => RecordIdentity::UsersCompared,
             Some(_) => RecordIdentity::Compared,
@@ -238,7 +238,7 @@ where
         self.by_user.then_some(UnitOfPrivacy::User)
     }
 
-    fn digest(&self) -> Option<[u8; 32]> {
+    fn digest(&self, _: Seal) -> Option<[u8; 32]> {
         self.digest
     }
 
@@ -454,7 +454,7 @@ mod tests {
             Distinct::by_user(items, |example: &Example| example.0)
         };
         let compared = users(&[&[("a", 1), ("a", 2)], &[], &[("b", 1)], &[]]).unwrap();
-        assert_eq!(compared.identity(), RecordIdentity::UsersCompared);
+        assert_eq!(compared.identity(Seal), RecordIdentity::UsersCompared);
         assert_eq!(compared.unit(), Some(UnitOfPrivacy::User));
         let error = users(&[&[("a", 1)], &[("b", 1)], &[("a", 2)]]).unwrap_err().to_string();
         assert!(error.contains("items 0 and 2 hold examples of the same user"), "{error}");
@@ -466,34 +466,34 @@ mod tests {
     fn the_digest_follows_the_order_of_the_keys() {
         let by_key = |records: Vec<u32>| {
             let records = Distinct::by_key(InMemDataset::new(records), |record: &u32| *record);
-            records.unwrap().digest()
+            records.unwrap().digest(Seal)
         };
         let digest = by_key(vec![3, 1, 2]);
         assert!(digest.is_some() && digest == by_key(vec![3, 1, 2]));
         assert_ne!(digest, by_key(vec![3, 2, 1]));
         let serialized = |records: Vec<u32>| {
-            Distinct::<_, u32>::new(InMemDataset::new(records)).unwrap().digest()
+            Distinct::<_, u32>::new(InMemDataset::new(records)).unwrap().digest(Seal)
         };
         assert_eq!(serialized(vec![3, 1]), serialized(vec![3, 1]));
         assert_ne!(serialized(vec![3, 1]), serialized(vec![1, 3]));
         let by_user = |users: [&[u8]; 3]| {
             let items = InMemDataset::new(users.map(<[u8]>::to_vec).to_vec());
-            Distinct::by_user(items, |user: &u8| *user).unwrap().digest()
+            Distinct::by_user(items, |user: &u8| *user).unwrap().digest(Seal)
         };
         // A user without examples keeps their place.
         assert_eq!(by_user([&[1], &[], &[2]]), by_user([&[1, 1], &[], &[2]]));
         assert_ne!(by_user([&[1], &[], &[2]]), by_user([&[], &[1], &[2]]));
-        assert_eq!(Distinct::<_, u32>::assume(records(0..9)).digest(), None);
-        assert_eq!(records(0..9).digest(), None);
+        assert_eq!(Distinct::<_, u32>::assume(records(0..9)).digest(Seal), None);
+        assert_eq!(records(0..9).digest(Seal), None);
     }
 
     #[test]
     fn an_assumption_is_stated_as_one() {
         let assumed = Distinct::assume(Items(|_| 0));
-        assert_eq!(assumed.identity(), RecordIdentity::Declared);
+        assert_eq!(assumed.identity(Seal), RecordIdentity::Declared);
         let compared = Distinct::<_, u32>::new(records(0..9)).unwrap();
-        assert_eq!(compared.identity(), RecordIdentity::Compared);
+        assert_eq!(compared.identity(Seal), RecordIdentity::Compared);
         assert_eq!(compared.get_many(vec![3, 1]).unwrap(), [3, 1]);
-        assert_eq!(records(0..9).identity(), RecordIdentity::Declared);
+        assert_eq!(records(0..9).identity(Seal), RecordIdentity::Declared);
     }
 }

@@ -25,6 +25,7 @@ pub struct LogicalBatch<O> {
     draw: Draw,
     loader: Arc<dyn RowLoader<O>>,
     prefetch: usize,
+    source: usize,
     choice: ExampleChoice,
 }
 
@@ -32,16 +33,22 @@ impl<O: Send + 'static> LogicalBatch<O> {
     pub(crate) fn new(
         draw: Draw,
         loader: Arc<dyn RowLoader<O>>,
-        prefetch: usize,
+        (prefetch, source): (usize, usize),
         key: &Key,
     ) -> Self {
         let choice = ExampleChoice::new(key, draw.step());
-        Self { draw, loader, prefetch, choice }
+        Self { draw, loader, prefetch, source, choice }
     }
 
     /// Returns the step that the batch belongs to.
     pub fn step(&self) -> u64 {
         self.draw.step()
+    }
+
+    /// Returns the number of the [`LogicalBatches`](super::LogicalBatches) of this process that the
+    /// batch is one of: others may load units in another way.
+    pub(crate) fn source(&self) -> usize {
+        self.source
     }
 
     /// Returns the drawn units.
@@ -199,7 +206,7 @@ mod tests {
         let indices = (0..units).map(|i| 3 * i).collect();
         let mechanism = SamplingMechanism::Poisson { sampling_probability: 0.3 };
         let draw = Draw::new(5, indices, 3 * units + 1, mechanism, 0).unwrap();
-        LogicalBatch::new(draw, Arc::new(echo), prefetch, &InsecureSeed(0).into())
+        LogicalBatch::new(draw, Arc::new(echo), (prefetch, 0), &InsecureSeed(0).into())
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The logical batches of a run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::draw::Draw;
 use super::logical_batch::LogicalBatch;
@@ -17,9 +18,13 @@ pub struct LogicalBatches<O> {
     sampler: Box<dyn Sampler>,
     loader: Arc<dyn RowLoader<O>>,
     prefetch: usize,
+    source: usize,
     next: u64,
     steps: u64,
 }
+
+/// The number of the next [`LogicalBatches`] of this process.
+static SOURCES: AtomicUsize = AtomicUsize::new(0);
 
 impl<O> LogicalBatches<O> {
     pub(super) fn new(
@@ -28,7 +33,8 @@ impl<O> LogicalBatches<O> {
         prefetch: usize,
         steps: u64,
     ) -> Self {
-        Self { sampler, loader, prefetch, next: 0, steps }
+        let source = SOURCES.fetch_add(1, Ordering::Relaxed);
+        Self { sampler, loader, prefetch, source, next: 0, steps }
     }
 
     /// Returns the sampler, which draws the batches and describes the draws for the accountant.
@@ -50,7 +56,7 @@ impl<O> LogicalBatches<O> {
         O: Send + 'static,
     {
         let key = self.sampler.population().key();
-        LogicalBatch::new(draw, self.loader.clone(), self.prefetch, key)
+        LogicalBatch::new(draw, self.loader.clone(), (self.prefetch, self.source), key)
     }
 
     /// Continues with `step`, the number of steps that were released so far.

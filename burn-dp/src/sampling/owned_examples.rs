@@ -8,7 +8,7 @@ use burn::data::dataset::Dataset;
 use burn_dp_accountant::UnitOfPrivacy;
 
 use super::example_choice::ExampleChoice;
-use super::records::{DistinctRecords, RecordIdentity};
+use super::records::{DistinctRecords, RecordIdentity, Seal};
 use crate::DpError;
 use crate::error::at_least_one;
 use crate::random::{Domain, InsecureSeed, Stream, permutation};
@@ -339,8 +339,8 @@ where
     D: DistinctRecords<I, E>,
     E: Error + Send + Sync + 'static,
 {
-    fn identity(&self) -> RecordIdentity {
-        self.dataset.identity()
+    fn identity(&self, seal: Seal) -> RecordIdentity {
+        self.dataset.identity(seal)
     }
 
     /// Owned examples are selected one by one, whatever the items of the inner data set are.
@@ -352,8 +352,8 @@ where
         Some(format!("{:016x}", self.selection))
     }
 
-    fn digest(&self) -> Option<[u8; 32]> {
-        self.dataset.digest().filter(|_| self.is_compared)
+    fn digest(&self, seal: Seal) -> Option<[u8; 32]> {
+        self.dataset.digest(seal).filter(|_| self.is_compared)
     }
 
     fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {
@@ -456,10 +456,10 @@ mod tests {
         // Without a comparison, the order of the records is not compared either.
         let keyed = || Distinct::by_key(InMemDataset::new((0..6).collect()), u8::clone).unwrap();
         let compared = selection.dataset(keyed(), owners).unwrap();
-        assert!(DistinctRecords::<u8, _>::digest(&compared).is_some());
+        assert!(DistinctRecords::<u8, _>::digest(&compared, Seal).is_some());
         assert!(compared.check_record(1, &3).is_ok() && compared.check_record(1, &1).is_err());
         let assumed = selection.assume_dataset::<_, u8, _>(keyed()).unwrap();
-        assert!(DistinctRecords::<u8, _>::digest(&assumed).is_none());
+        assert!(DistinctRecords::<u8, _>::digest(&assumed, Seal).is_none());
     }
 
     #[test]

@@ -92,8 +92,11 @@ pub trait DistinctRecords<I, E = DatasetError>: Dataset<I, E>
 where
     E: Error + Send + Sync + 'static,
 {
-    /// Returns the evidence that the records differ.
-    fn identity(&self) -> RecordIdentity {
+    /// Returns the evidence that the records differ: a declaration, except for data sets of this
+    /// crate that compare them. [`RecordIdentity::of`] returns it.
+    #[doc(hidden)]
+    fn identity(&self, seal: Seal) -> RecordIdentity {
+        let _ = seal;
         RecordIdentity::Declared
     }
 
@@ -117,7 +120,9 @@ where
     ///
     /// It is a function of the records. A checkpoint contains only a mark that depends on the key
     /// of the run.
-    fn digest(&self) -> Option<[u8; 32]> {
+    #[doc(hidden)]
+    fn digest(&self, seal: Seal) -> Option<[u8; 32]> {
+        let _ = seal;
         None
     }
 
@@ -144,6 +149,33 @@ where
     }
 }
 
+/// An argument that cannot be named outside of this crate: only its own data sets say that they
+/// compared records. One of a program could pass on the evidence of a data set that it changes.
+///
+/// ```compile_fail,E0050
+/// # use burn::data::dataset::{Dataset, DatasetError, InMemDataset};
+/// # use burn_dp::sampling::{DistinctRecords, RecordIdentity};
+/// #
+/// struct Repeated(InMemDataset<u8>);
+/// # impl Dataset<u8> for Repeated {
+/// #     fn get(&self, _: usize) -> Result<u8, DatasetError> {
+/// #         self.0.get(0)
+/// #     }
+/// #     fn len(&self) -> usize {
+/// #         self.0.len()
+/// #     }
+/// # }
+///
+/// impl DistinctRecords<u8> for Repeated {
+///     fn identity(&self) -> RecordIdentity {
+///         RecordIdentity::Compared
+///     }
+/// }
+/// ```
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Seal;
+
 /// The evidence that the units of a run are different records. The weakest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -159,6 +191,14 @@ pub enum RecordIdentity {
 }
 
 impl RecordIdentity {
+    /// Returns the evidence that the records of `dataset` differ.
+    pub fn of<I, E>(dataset: &impl DistinctRecords<I, E>) -> Self
+    where
+        E: Error + Send + Sync + 'static,
+    {
+        dataset.identity(Seal)
+    }
+
     /// Returns what a guarantee for this unit does not cover.
     pub(crate) fn not_covered(self, unit: &UnitOfPrivacy) -> String {
         let sentence = match self {
@@ -217,8 +257,8 @@ impl RecordFacts {
     where
         E: Error + Send + Sync + 'static,
     {
-        let (identity, unit) = (dataset.identity(), dataset.unit());
-        Self { identity, unit, members: dataset.members(), digest: dataset.digest() }
+        let (identity, unit) = (dataset.identity(Seal), dataset.unit());
+        Self { identity, unit, members: dataset.members(), digest: dataset.digest(Seal) }
     }
 }
 
@@ -251,8 +291,8 @@ macro_rules! records_behind {
             D: DistinctRecords<I, E>,
             E: Error + Send + Sync + 'static,
         {
-            fn identity(&self) -> RecordIdentity {
-                (**self).identity()
+            fn identity(&self, seal: Seal) -> RecordIdentity {
+                (**self).identity(seal)
             }
 
             fn unit(&self) -> Option<UnitOfPrivacy> {
@@ -263,8 +303,8 @@ macro_rules! records_behind {
                 (**self).members()
             }
 
-            fn digest(&self) -> Option<[u8; 32]> {
-                (**self).digest()
+            fn digest(&self, seal: Seal) -> Option<[u8; 32]> {
+                (**self).digest(seal)
             }
 
             fn check_record(&self, index: usize, record: &I) -> Result<(), DpError> {

@@ -9,7 +9,7 @@ use burn_dp_accountant::UnitOfPrivacy;
 
 use super::distinct::KeyDigest;
 use super::example_choice::ExampleChoice;
-use super::records::{DistinctRecords, RecordIdentity};
+use super::records::{DistinctRecords, RecordIdentity, Seal};
 use crate::DpError;
 use crate::error::at_least_one;
 
@@ -193,7 +193,7 @@ where
     D: Dataset<I, E>,
     E: Error + Send + Sync + 'static,
 {
-    fn identity(&self) -> RecordIdentity {
+    fn identity(&self, _: Seal) -> RecordIdentity {
         RecordIdentity::UsersCompared
     }
 
@@ -201,7 +201,7 @@ where
         Some(UnitOfPrivacy::User)
     }
 
-    fn digest(&self) -> Option<[u8; 32]> {
+    fn digest(&self, _: Seal) -> Option<[u8; 32]> {
         Some(self.digest)
     }
 
@@ -279,14 +279,14 @@ mod tests {
             assert_eq!(numbers(&records), expected);
             assert!(users.check_record(user, &records).is_ok());
         }
-        assert_eq!(users.identity(), RecordIdentity::UsersCompared);
+        assert_eq!(users.identity(Seal), RecordIdentity::UsersCompared);
         assert_eq!(users.unit(), Some(UnitOfPrivacy::User));
         assert!(UserDataset::by_key(flat(&[]), |record: &Record| record.0).is_err());
     }
 
     #[test]
     fn the_digest_follows_the_order_of_the_users_alone() {
-        let digest = |users: &[u8]| by_user(flat(users)).digest();
+        let digest = |users: &[u8]| by_user(flat(users)).digest(Seal);
         assert_eq!(digest(&[7, 3, 7, 9]), digest(&[7, 7, 3, 9]));
         assert_ne!(digest(&[7, 3, 7, 9]), digest(&[3, 7, 7, 9]));
         assert_ne!(digest(&[7, 3, 7, 9]), digest(&[7, 3, 7, 8]));

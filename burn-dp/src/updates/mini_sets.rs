@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::DpError;
 use crate::random::{Domain, InsecureSeed, Key, Stream, permutation};
-use crate::sampling::{DistinctRecords, RecordIdentity};
+use crate::sampling::{DistinctRecords, RecordIdentity, Seal};
 
 /// A partition of a data set into mini-sets of fixed membership: the units of batch clipping.
 ///
@@ -220,8 +220,8 @@ where
     D: DistinctRecords<I, E>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    fn identity(&self) -> RecordIdentity {
-        self.dataset.identity()
+    fn identity(&self, seal: Seal) -> RecordIdentity {
+        self.dataset.identity(seal)
     }
 
     fn unit(&self) -> Option<UnitOfPrivacy> {
@@ -232,9 +232,9 @@ where
         Some(self.sets.members_in_words())
     }
 
-    fn digest(&self) -> Option<[u8; 32]> {
+    fn digest(&self, seal: Seal) -> Option<[u8; 32]> {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.dataset.digest()?).update(self.sets.digest().as_bytes());
+        hasher.update(&self.dataset.digest(seal)?).update(self.sets.digest().as_bytes());
         Some(*hasher.finalize().as_bytes())
     }
 

@@ -374,8 +374,7 @@ fn a_declared_record_behind_every_index_is_refused_in_the_first_step() {
 
 /// Checks that a data set of these records passes the checks of `inner` on, for its first item.
 fn passes_on<I: Clone>(dataset: impl DistinctRecords<I>, others: &[I]) {
-    assert_eq!(dataset.identity(), RecordIdentity::Compared);
-    assert!(dataset.digest().is_some());
+    assert_eq!(RecordIdentity::of(&dataset), RecordIdentity::Compared);
     let first = dataset.get(0).unwrap();
     dataset.check_record(0, &first).unwrap();
     for other in others {
@@ -402,7 +401,7 @@ fn data_sets_of_compared_records_compare_them_too() {
     // Canaries are declared to be other records.
     let coins = CanaryCoins::from_seed(9, InsecureSeed(1));
     let canaries = CanaryDataset::new(compared(), (1000..1009).collect(), &coins).unwrap();
-    assert_eq!(canaries.identity(), RecordIdentity::Declared);
+    assert_eq!(RecordIdentity::of(&canaries), RecordIdentity::Declared);
     canaries.check_record(3, &3).unwrap();
     assert!(canaries.check_record(3, &4).is_err());
     canaries.check_record(UNITS, &canaries.get(UNITS).unwrap()).unwrap();

@@ -11,6 +11,7 @@ use crate::clipping::{ClippedSum, Thresholds};
 use crate::grads::{PrivateBackward, Probe};
 use crate::model::has_training_batch_norm;
 use crate::nn::{UnitScope, Units};
+use crate::optim::Outcome;
 use crate::optim::buffers::{BufferCheck, Extent};
 use crate::sampling::DrawPart;
 use crate::updates::{UnitUpdate, clip_updates_async};
@@ -63,12 +64,13 @@ pub(crate) async fn clip_rows<M: Module, O: Send + 'static, T>(
     rows: Rows<'_, M, O, T>,
     mut keep: impl FnMut(T),
 ) -> Result<(), DpError> {
-    let function = rows.function;
+    let (function, source) = (rows.function, rows.batch.source());
     let (forward, precision, expected) = run.with(|engine| {
         let (backward, randomness) = (engine.backward.clone(), engine.layer_randomness());
         let forward = Forward { rows, backward, randomness };
         (forward, engine.precision, engine.plan.expected_batch_size)
     });
+    let function = function.on(source, forward.backward.group_size(), precision);
     let computing = computing(model, precision)?;
     for physical in forward.physical_batches(expected)? {
         let (input, part) = physical?.into_parts();
@@ -83,12 +85,14 @@ pub(crate) async fn clip_rows<M: Module, O: Send + 'static, T>(
             true => forward.compare(&*computing, units).await,
             false => Ok(None),
         };
-        let ends = |engine: &mut PrivacyEngine, conclusive| {
-            engine.independence.compared(engine.next_step, function, conclusive);
+        let ends = |engine: &mut PrivacyEngine, outcome| {
+            engine.independence.compared(engine.next_step, function, outcome);
         };
         // Other threads do not wait for the pass.
-        if compares && !matches!(compared, Ok(Some(_))) {
-            run.with(|engine| ends(engine, false));
+        match &compared {
+            Ok(None) if compares => run.with(|engine| ends(engine, Outcome::Inconclusive)),
+            Err(_) => run.with(|engine| ends(engine, Outcome::Refused)),
+            Ok(_) => {}
         }
         let compared = compared?;
         let (losses, output) = forward.run(&*computing, input, &part);
@@ -97,7 +101,12 @@ pub(crate) async fn clip_rows<M: Module, O: Send + 'static, T>(
                 Ok(()) => compared.check(&losses).await,
                 Err(error) => Err(error),
             };
-            run.with(|engine| ends(engine, matches!(checked, Ok(true))));
+            let outcome = match &checked {
+                Ok(true) => Outcome::Same,
+                Ok(false) => Outcome::Inconclusive,
+                Err(_) => Outcome::Refused,
+            };
+            run.with(|engine| ends(engine, outcome));
             checked?;
         }
         if run.is_over() {
@@ -127,7 +136,12 @@ pub(crate) async fn clip_part<M: Module>(
         ClipTask::new(engine, model)
     })?;
     let sum = task.clip(losses, &part, model, computing).await;
-    run.with(|engine| engine.independence.give_back(task.probe));
+    run.with(|engine| {
+        engine.independence.give_back(task.probe);
+        if matches!(sum, Err(DpError::NotPerExample { .. })) {
+            engine.independence.refused_by_gradient();
+        }
+    });
     run.add(part, sum?)
 }
 

@@ -15,7 +15,9 @@ use crate::grads::oracle::numbers;
 use crate::nn::{IntoPrivate, Private};
 use crate::optim::{DpOptimizer, Independence, IndependenceCheck};
 use crate::random::InsecureSeed;
-use crate::sampling::{AugmentationBatcher, LogicalBatch, PrivateDataLoaderBuilder};
+use crate::sampling::{
+    AugmentationBatcher, LogicalBatch, LogicalBatches, PrivateDataLoaderBuilder,
+};
 
 #[derive(Module, Debug)]
 struct Net {
@@ -109,9 +111,12 @@ fn optimizer(units: usize) -> DpOptimizer {
     plan.init().unwrap().optimizer(SgdConfig::new().init())
 }
 
+fn batches(optim: &DpOptimizer, items: Vec<Item>) -> LogicalBatches<Batch> {
+    optim.plan().batches(InMemDataset::new(items), Batches, &device()).unwrap()
+}
+
 fn draw(optim: &DpOptimizer, items: Vec<Item>, step: u64) -> LogicalBatch<Batch> {
-    let batches = optim.plan().batches(InMemDataset::new(items), Batches, &device()).unwrap();
-    batches.skip_to(step).unwrap().next().unwrap().unwrap()
+    batches(optim, items).skip_to(step).unwrap().next().unwrap().unwrap()
 }
 
 fn squares<const D: usize>(output: Tensor<D>) -> Tensor<1> {
@@ -262,9 +267,9 @@ fn a_batch_of_few_units_proves_nothing() {
     let fits = |seed: &u64| (2..5).contains(&drawn(*seed, 0)) && (5..8).contains(&drawn(*seed, 1));
     let seed = (0..).find(fits).unwrap();
     let mut optim = plan(seed).optimizer(SgdConfig::new().init());
-    let mut model = model();
-    for step in 0..2 {
-        let batch = draw(&optim, items(200), step);
+    let (mut model, batches) = (model(), batches(&optim, items(200)));
+    for (step, batch) in (0..).zip(batches) {
+        let batch = batch.unwrap();
         optim.backward_batch(&model, &batch, 64, |model: &Net, b| honest(model, &b)).unwrap();
         model = optim.step(0.1, model, batch).unwrap();
         let is_checked = matches!(optim.independence(), Independence::ByValue { .. });
@@ -520,9 +525,9 @@ fn the_test_by_value_does_not_change_a_bit_of_the_run() {
 fn a_mixture_that_begins_later_is_found_at_the_rate_that_is_set() {
     let run = |check: IndependenceCheck| {
         let mut optim = optimizer(16).with_independence_check(check);
-        let mut model = model();
-        for step in 0..8 {
-            let batch = draw(&optim, items(16), step);
+        let (mut model, batches) = (model(), batches(&optim, items(16)));
+        for (step, batch) in (0..8).zip(batches) {
+            let batch = batch.unwrap();
             let found = optim.backward_batch(&model, &batch, 16, |model: &Net, batch| {
                 let losses = honest(model, &batch);
                 let rows = batch.classes.len() as f64;
@@ -570,6 +575,79 @@ fn every_process_and_every_function_is_tested() {
     assert!(error.contains("from its own example alone"), "{error}");
 }
 
+// Sharp edge: a function that was tested gets other batches, or other copies of a unit.
+#[test]
+fn a_tested_function_is_tested_again_on_other_batches_and_copies() {
+    /// Subtracts the mean of the batch.
+    #[derive(Clone)]
+    struct Centered;
+
+    impl Batcher<Item, Batch> for Centered {
+        fn batch(&self, items: Vec<Item>, device: &Device) -> Batch {
+            let batch = Batches.batch(items, device);
+            let mean = batch.points.clone().mean_dim(0);
+            Batch { points: batch.points - mean, ..batch }
+        }
+    }
+
+    /// Copies all items after all items, not each after itself.
+    #[derive(Clone)]
+    struct Blocks;
+
+    impl Batcher<Item, Batch> for Blocks {
+        fn batch(&self, items: Vec<Item>, device: &Device) -> Batch {
+            Batches.batch([items.clone(), items].concat(), device)
+        }
+    }
+
+    let clip = |optim: &mut DpOptimizer, model: &Net, batch: &LogicalBatch<Batch>| {
+        optim.backward_batch(model, batch, 16, |model: &Net, batch| honest(model, &batch))
+    };
+    let data = || InMemDataset::new(items(16));
+    for copies in [1, 2] {
+        let mut optim = optimizer(16);
+        let batch = draw(&optim, items(16), 0);
+        clip(&mut optim, &model(), &batch).unwrap();
+        let model = optim.step(0.1, model(), batch).unwrap();
+        let mut optim = optim.with_backward(PrivateBackward::new().with_group_size(copies));
+        let plan = optim.plan();
+        let batches = match copies {
+            1 => plan.batches(data(), Centered, &device()).unwrap(),
+            _ => plan.batches(data(), Blocks, &device()).unwrap(),
+        };
+        let batch = batches.skip_to(1).unwrap().next().unwrap().unwrap();
+        let error = clip(&mut optim, &model, &batch).unwrap_err().to_string();
+        assert!(error.contains("from its own example alone"), "{copies}: {error}");
+    }
+}
+
+// Sharp edge: a test that fails after steps that had passed it.
+#[test]
+fn a_run_whose_function_is_refused_later_is_not_checked_by_value() {
+    let mut optim = optimizer(16).with_independence_check(IndependenceCheck::Every(2));
+    let (mut model, batches) = (model(), batches(&optim, items(16)));
+    let clip = |optim: &mut DpOptimizer, model: &Net, batch: &LogicalBatch<Batch>| {
+        let mixes = batch.step() == 2;
+        optim.backward_batch(model, batch, 16, |model: &Net, batch| {
+            let (losses, rows) = (honest(model, &batch), batch.classes.len() as f64);
+            if mixes { losses / rows } else { losses }
+        })
+    };
+    for batch in batches.take(3) {
+        let batch = batch.unwrap();
+        if batch.step() == 2 {
+            assert_eq!(optim.independence(), Independence::ByValue { step: 0 });
+            let error = clip(&mut optim, &model, &batch).unwrap_err().to_string();
+            assert!(error.contains("from its own example alone"), "{error}");
+            optim.discard();
+            optim = optim.with_independence_check(false);
+        }
+        clip(&mut optim, &model, &batch).unwrap();
+        model = optim.step(0.1, model, batch).unwrap();
+    }
+    assert_eq!(optim.independence(), Independence::ByGradient { step: 0 });
+}
+
 #[test]
 fn every_process_is_tested_by_gradient() {
     let backward = |optim: &mut DpOptimizer, model: &Net, step, losses: Losses| {
@@ -608,7 +686,8 @@ fn every_process_is_tested_by_gradient() {
     resumed.discard();
     let batch = backward(&mut resumed, &model, 3, honest).unwrap();
     resumed.step(0.1, model.clone(), batch).unwrap();
-    assert_eq!(resumed.independence(), Independence::ByGradient { step: 0 });
+    // What the earlier process found does not hold for a program that was refused.
+    assert_eq!(resumed.independence(), Independence::ByGradient { step: 3 });
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn every_option_of_conv2d_equals_the_loop_over_examples() {
 #[test]
 fn products_with_a_direction_equal_those_of_single_examples() {
     for device in training_devices() {
-        // Gradients of 64 MiB are formed at once: those of all examples, and of some.
+        // Gradients of 64 MiB are formed at once: of all examples, and of some.
         for (channels, examples) in [(3, 3), (512, 8)] {
             let config = Conv2dConfig::new([channels; 2], [3, 3]);
             let layer = numbered(config.init(&device), 5).private();
