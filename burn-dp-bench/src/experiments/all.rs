@@ -14,8 +14,7 @@ use super::measured::FigureOptions;
 /// Options of the page of all figures.
 #[derive(Args, Debug, Clone)]
 pub struct AllOptions {
-    /// Minutes, at most about half an hour, per experiment on two cores, instead of the settings of
-    /// the papers.
+    /// Minutes per experiment on two cores, instead of the settings of the papers.
     #[arg(long)]
     pub quick: bool,
     /// Folder with the four IDX files of MNIST and with shakespeare-users.jsonl, plain or gzip, or

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
-    /// Minutes, at most about half an hour, on two cores.
+    /// Minutes on two cores.
     Quick,
     /// The setting of the paper.
     Paper,

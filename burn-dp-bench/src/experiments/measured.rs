@@ -16,7 +16,7 @@ use super::figure::{Figure, Findings, Preset, on};
 /// Options of every figure of a paper.
 #[derive(Args, Debug, Clone)]
 pub struct FigureOptions {
-    /// Minutes, at most about half an hour, on two cores, instead of the setting of the paper.
+    /// Minutes on two cores, instead of the setting of the paper.
     #[arg(long)]
     pub quick: bool,
     /// Folder with the four IDX files of MNIST, or its subfolder mnist, plain or gzip; without it,

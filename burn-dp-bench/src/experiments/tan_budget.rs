@@ -14,7 +14,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::accuracies;
+use super::trial::{SgdSettings, accuracies};
 
 pub(super) const NAME: &str = "tan-budget";
 
@@ -87,7 +87,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         let mut choice = Choice { batch, sigma, eta, accuracy: 0.0 };
         for (line, distance) in series.iter_mut().zip(setting.distances) {
             let lr = distance / steps as f64;
-            let found = accuracies(&mut measured, plan, (lr, 0.0), setting.images)?;
+            let found = accuracies(&mut measured, plan, SgdSettings::plain(lr), setting.images)?;
             let point = FigurePoint::of(sigma, &found);
             choice.accuracy = point.map_or(choice.accuracy, |point| choice.accuracy.max(point.y));
             line.points.extend(point);

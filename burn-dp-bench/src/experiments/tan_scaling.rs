@@ -14,7 +14,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::accuracies;
+use super::trial::{SgdSettings, accuracies};
 
 pub(super) const NAME: &str = "tan-scaling";
 
@@ -46,7 +46,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let setting = if measured.quick() { QUICK } else { PAPER };
     measured.expect((setting.factors.len() + 1) * measured.seeds.len());
     let of_plan = |plan: RunPlan, measured: &mut Measured| {
-        accuracies(measured, plan, (setting.lr, 0.0), setting.images)
+        accuracies(measured, plan, SgdSettings::plain(setting.lr), setting.images)
     };
     let mut small = Vec::new();
     for &factor in setting.factors {

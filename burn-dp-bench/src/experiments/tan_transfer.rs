@@ -12,7 +12,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::accuracies;
+use super::trial::{SgdSettings, accuracies};
 
 pub(super) const NAME: &str = "tan-transfer";
 
@@ -26,6 +26,8 @@ struct Setting {
 }
 
 const MOMENTA: [f64; 2] = [0.0, 0.9];
+/// Random shifts of the images, in pixels.
+const SHIFTS: [usize; 2] = [0, 2];
 
 const QUICK: Setting = Setting {
     images: [8_000, 2_000],
@@ -46,20 +48,22 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let Setting { images: sizes, large, factor, rates } =
         if measured.quick() { QUICK } else { PAPER };
     let small = large.scaled_down(factor).map_err(DpError::from)?;
-    measured.expect(2 * MOMENTA.len() * rates.len() * measured.seeds.len());
+    measured.expect(2 * MOMENTA.len() * SHIFTS.len() * rates.len() * measured.seeds.len());
     let (mut series, mut grids) = (Vec::new(), Vec::new());
     for plan in [small, large] {
         let batch = plan.expected_batch_size;
         let mut grid = Vec::new();
-        for momentum in MOMENTA {
+        for (momentum, shift) in MOMENTA.into_iter().flat_map(|one| SHIFTS.map(|two| (one, two))) {
             let mut points = Vec::new();
             for &rate in rates {
-                let lr = rate * (1.0 - momentum);
-                let found = accuracies(&mut measured, plan, (lr, momentum), sizes)?;
+                let settings = SgdSettings { lr: rate * (1.0 - momentum), momentum, shift };
+                let found = accuracies(&mut measured, plan, settings, sizes)?;
                 points.extend(FigurePoint::of(rate, &found));
             }
             grid.extend_from_slice(&points);
-            series.push(FigureSeries { name: format!("B = {batch}, momentum {momentum}"), points });
+            let shifted = if shift > 0 { ", shifted" } else { "" };
+            let name = format!("B = {batch}, momentum {momentum}{shifted}");
+            series.push(FigureSeries { name, points });
         }
         grids.push(grid);
     }
@@ -68,7 +72,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         setting: format!(
             "A CNN, {} images of {}, {} steps of SGD, σ/B constant: B = {} with σ = {}, and B = {} \
              with σ = {}, {} seeds. The grid has {} learning rates, each without momentum and, \
-             times 0.1, with momentum 0.9.",
+             times 0.1, with momentum 0.9, with and without a random shift of the images by up to \
+             {} pixels.",
             sizes[0],
             measured.images_name(),
             large.steps,
@@ -77,7 +82,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             large.expected_batch_size,
             large.noise_multiplier,
             measured.seeds.len(),
-            rates.len()
+            rates.len(),
+            SHIFTS[1]
         ),
         labels: [
             "Hyper-parameters at a small and at a large batch",

@@ -71,19 +71,35 @@ fn sgd(momentum: f64) -> ModuleOptimizer {
     SgdConfig::new().with_momentum((momentum > 0.0).then_some(config)).init()
 }
 
+/// SGD of a training run of given batch size, noise and length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SgdSettings {
+    pub(super) lr: f64,
+    pub(super) momentum: f64,
+    /// Largest random shift of an image, in pixels.
+    pub(super) shift: usize,
+}
+
+impl SgdSettings {
+    /// Chooses SGD without momentum on the images as they are.
+    pub(super) const fn plain(lr: f64) -> Self {
+        Self { lr, momentum: 0.0, shift: 0 }
+    }
+}
+
 /// Measures the test accuracies of the CNN, trained by SGD with the batch size, the noise and the
 /// length of `plan`, one for each seed.
 pub(super) fn accuracies(
     measured: &mut Measured,
     plan: RunPlan,
-    (lr, momentum): (f64, f64),
+    settings: SgdSettings,
     sizes: [usize; 2],
 ) -> Result<Vec<f64>, TrainError> {
     let mut found = Vec::new();
     for seed in measured.seeds.clone() {
         let data = images(measured, seed, sizes);
-        let name = format!("{plan:?}, lr {lr}, momentum {momentum}, {sizes:?} images, seed {seed}");
-        let run = |device: &Device| accuracy(plan, (lr, momentum), &data?, seed, device);
+        let name = format!("{plan:?}, {settings:?}, {sizes:?} images, seed {seed}");
+        let run = |device: &Device| accuracy(plan, settings, &data?, seed, device);
         found.push(measured.measure(&name, run)?);
     }
     Ok(found)
@@ -91,7 +107,7 @@ pub(super) fn accuracies(
 
 fn accuracy(
     plan: RunPlan,
-    (lr, momentum): (f64, f64),
+    SgdSettings { lr, momentum, shift }: SgdSettings,
     data: &Splits<ImageBatcher>,
     seed: u64,
     device: &Device,
@@ -100,7 +116,12 @@ fn accuracy(
         .with_steps(plan.steps)
         .with_noise_multiplier(plan.noise_multiplier);
     let lr = |_, _| lr;
-    Ok(Trial::new(config, sgd(momentum), &lr).run(data, seed, device)?.accuracy)
+    let trial = Trial::new(config, sgd(momentum), &lr);
+    let trial = match shift {
+        0 => trial,
+        _ => trial.with_copies(1, RandomCrop::new(shift)?),
+    };
+    Ok(trial.run(data, seed, device)?.accuracy)
 }
 
 impl<'a> Trial<'a> {

@@ -10,9 +10,9 @@ use super::Classifier;
 /// Configuration of the [multi-layer perceptron](Mlp).
 #[derive(Config, Debug)]
 pub struct MlpConfig {
-    /// Widths of the hidden layers.
-    #[config(default = "[128, 256]")]
-    pub hidden: [usize; 2],
+    /// Widths of the hidden layers, of which there may be any number.
+    #[config(default = "vec![128, 256]")]
+    pub hidden: Vec<usize>,
     /// Number of values of an image.
     #[config(default = "784")]
     pub pixels: usize,
@@ -21,27 +21,27 @@ pub struct MlpConfig {
     pub classes: usize,
 }
 
-/// The paper's multi-layer perceptron: two hidden layers with sigmoids.
+/// The multi-layer perceptron of Lee and Kifer (2021): by default two hidden layers, with sigmoids.
 #[derive(Module, Debug)]
 pub struct Mlp {
-    /// From pixels to the first hidden layer.
-    pub fc1: Private<Linear>,
-    /// From the first hidden layer to the second.
-    pub fc2: Private<Linear>,
-    /// From the second hidden layer to the classes.
-    pub fc3: Private<Linear>,
-    /// Between the layers.
+    /// From the pixels to the last hidden layer.
+    pub hidden: Vec<Private<Linear>>,
+    /// From the last hidden layer to the classes.
+    pub output: Private<Linear>,
+    /// After each hidden layer.
     pub sigmoid: Private<Activation>,
 }
 
 impl MlpConfig {
     /// Initializes the network.
     pub fn init(&self, device: &Device) -> Mlp {
-        let [first, second] = self.hidden;
+        let layer = |inputs, outputs| LinearConfig::new(inputs, outputs).init(device).private();
+        let mut width = self.pixels;
+        let hidden =
+            self.hidden.iter().map(|&next| layer(std::mem::replace(&mut width, next), next));
         Mlp {
-            fc1: LinearConfig::new(self.pixels, first).init(device).private(),
-            fc2: LinearConfig::new(first, second).init(device).private(),
-            fc3: LinearConfig::new(second, self.classes).init(device).private(),
+            hidden: hidden.collect(),
+            output: layer(width, self.classes),
             sigmoid: ActivationConfig::Sigmoid.init(device).private(),
         }
     }
@@ -52,9 +52,8 @@ impl Classifier for Mlp {
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         let pixels: Tensor<2> = images.flatten(1, 3);
-        let hidden = self.sigmoid.forward(self.fc1.forward(pixels));
-        let hidden = self.sigmoid.forward(self.fc2.forward(hidden));
-        self.fc3.forward(hidden)
+        let layers = self.hidden.iter();
+        self.output.forward(layers.fold(pixels, |x, layer| self.sigmoid.forward(layer.forward(x))))
     }
 }
 
@@ -68,6 +67,12 @@ mod tests {
         let model = MlpConfig::new().init(&Device::flex());
         let expected = (784 + 1) * 128 + (128 + 1) * 256 + (256 + 1) * 10;
         assert_eq!(model.num_params(), expected);
+        for (hidden, expected) in
+            [(vec![], (784 + 1) * 10), (vec![3; 8], (784 + 1) * 3 + 7 * (3 + 1) * 3 + (3 + 1) * 10)]
+        {
+            let model = MlpConfig::new().with_hidden(hidden).init(&Device::flex());
+            assert_eq!(model.num_params(), expected);
+        }
     }
 
     #[test]

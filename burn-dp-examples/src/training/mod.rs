@@ -27,6 +27,7 @@ mod privacy;
 mod program;
 pub mod progress;
 mod public_data;
+mod quantile;
 mod recipes;
 mod sampling;
 mod settings_text;
@@ -46,7 +47,7 @@ pub use loading::DataOptions;
 pub use optimizer::optimizer;
 pub use options::{
     BackendName, ClippingName, DatasetName, ExampleOptions, Given, OptimizerName, Precision,
-    PrivacyOptions, QuantileOptions, RecipeOptions, RunOptions, SharedName, typed,
+    PrivacyOptions, RecipeOptions, RunOptions, SharedName, typed,
 };
 pub use output::{
     AVERAGED_MODEL_FILE, FIGURES_FILE, LEDGER_FILE, MODEL_FILE, Measurement, Output,
@@ -54,6 +55,7 @@ pub use output::{
 };
 pub use privacy::PrivacySettings;
 pub use program::run;
+pub use quantile::{QuantileOptions, RuleName};
 pub use sampling::{SamplingName, SamplingOptions, SamplingSettings};
 pub use statement::Described;
 pub use train_options::{Mode, TrainOptions};

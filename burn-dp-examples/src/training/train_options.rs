@@ -10,9 +10,10 @@ use super::federated::RoundOptions;
 use super::individual::{IndividualOptions, InputOptions};
 use super::loading::DataOptions;
 use super::options::{
-    ClippingName, DatasetName, ExampleOptions, Given, PrivacyOptions, QuantileOptions,
-    RecipeOptions, RunOptions, SharedName, headings, with_default,
+    ClippingName, DatasetName, ExampleOptions, Given, PrivacyOptions, RecipeOptions, RunOptions,
+    SharedName, headings, with_default,
 };
+use super::quantile::QuantileOptions;
 use super::sampling::SamplingOptions;
 use super::{TrainError, recipes};
 use crate::models::ModelName;

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use super::{AlgorithmName, RoundOptions};
 use crate::training::optimizer::optimizer;
-use crate::training::options::{ClippingName, DatasetName, RuleName, as_typed, typed};
+use crate::training::options::{ClippingName, DatasetName, as_typed, typed};
+use crate::training::quantile::RuleName;
 use crate::training::sampling::SamplingSettings;
 use crate::training::{
     EarlierLedgers, Mode, OptimizerName, PrivacySettings, TrainError, TrainOptions, checks,

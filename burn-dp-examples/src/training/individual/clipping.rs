@@ -2,7 +2,8 @@
 
 use burn_dp::clipping::CountNoise;
 
-use crate::training::options::{ClippingName, PUBLIC_OPTIONS, RuleName, typed};
+use crate::training::options::{ClippingName, PUBLIC_OPTIONS, typed};
+use crate::training::quantile::RuleName;
 use crate::training::{TrainError, TrainOptions, checks};
 
 /// Checked options of the policy.
