@@ -323,3 +323,19 @@ macro_rules! records_behind {
 }
 
 records_behind!(Arc, Box);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::sampling::Distinct;
+
+    #[test]
+    fn data_sets_of_compared_records_pass_their_digest_on() {
+        let compared = || Distinct::<_, u8>::new(InMemDataset::new(vec![0, 1, 2, 3])).unwrap();
+        let digest = compared().digest(Seal);
+        assert!(digest.is_some());
+        assert_eq!(Box::new(compared()).digest(Seal), digest);
+        assert_eq!(Arc::new(compared()).digest(Seal), digest);
+    }
+}

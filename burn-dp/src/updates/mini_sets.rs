@@ -284,6 +284,17 @@ mod tests {
     }
 
     #[test]
+    fn mini_sets_of_compared_examples_have_a_digest() {
+        let examples = || InMemDataset::new((0..8).collect::<Vec<u8>>());
+        let sets = MiniSets::consecutive(8, 2).unwrap();
+        let compared = crate::sampling::Distinct::<_, u8>::new(examples()).unwrap();
+        let compared = sets.dataset::<_, u8, _>(compared).unwrap();
+        assert!(DistinctRecords::<Vec<u8>, _>::digest(&compared, Seal).is_some());
+        let declared = sets.dataset::<_, u8, _>(examples()).unwrap();
+        assert!(DistinctRecords::<Vec<u8>, _>::digest(&declared, Seal).is_none());
+    }
+
+    #[test]
     fn invalid_size_of_mini_sets_is_refused_by_name() {
         for size in [0, 11] {
             let error = MiniSets::consecutive(10, size).unwrap_err().to_string();

@@ -85,14 +85,17 @@ pub(crate) async fn clip_rows<M: Module, O: Send + 'static, T>(
             true => forward.compare(&*computing, units).await,
             false => Ok(None),
         };
-        let ends = |engine: &mut PrivacyEngine, outcome| {
+        let ends = |engine: &mut PrivacyEngine, found: Result<bool, &DpError>| {
+            let outcome = match found {
+                Ok(true) => Outcome::Same,
+                Ok(false) => Outcome::Inconclusive,
+                Err(_) => Outcome::Refused,
+            };
             engine.independence.compared(engine.next_step, function, outcome);
         };
         // Other threads do not wait for the pass.
-        match &compared {
-            Ok(None) if compares => run.with(|engine| ends(engine, Outcome::Inconclusive)),
-            Err(_) => run.with(|engine| ends(engine, Outcome::Refused)),
-            Ok(_) => {}
+        if compares && !matches!(compared, Ok(Some(_))) {
+            run.with(|engine| ends(engine, compared.as_ref().map(|_| false)));
         }
         let compared = compared?;
         let (losses, output) = forward.run(&*computing, input, &part);
@@ -101,12 +104,7 @@ pub(crate) async fn clip_rows<M: Module, O: Send + 'static, T>(
                 Ok(()) => compared.check(&losses).await,
                 Err(error) => Err(error),
             };
-            let outcome = match &checked {
-                Ok(true) => Outcome::Same,
-                Ok(false) => Outcome::Inconclusive,
-                Err(_) => Outcome::Refused,
-            };
-            run.with(|engine| ends(engine, outcome));
+            run.with(|engine| ends(engine, checked.as_ref().copied()));
             checked?;
         }
         if run.is_over() {
