@@ -60,12 +60,12 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let base = UserSetting::of(&measured)?.with_threshold(Some(THRESHOLD));
     let epsilons = if measured.quick() { &QUICK[..] } else { &EPSILONS[..] };
-    let seeds = measured.seeds.clone();
+    let users = base.users_of_seeds(&measured)?;
     let training = &base.federated.training;
-    let private = base.users(&measured, seeds[0])?.private();
+    let private = users[0].1.private();
     let separation = (private / training.users_per_round) as u64;
     let trainings = trainings(training.rounds as u64, separation, training.server_momentum)?;
-    measured.expect(trainings.len() * epsilons.len() * seeds.len());
+    measured.expect(trainings.len() * epsilons.len() * users.len());
     let mut series = Vec::new();
     for (name, sampling, strategy) in &trainings {
         let mut points = Vec::new();
@@ -76,11 +76,10 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
                 (*sampling == SamplingName::CyclicPoisson).then_some(BANDS as usize);
             setting.federated.correlated_noise = strategy.clone();
             let mut accuracies = Vec::new();
-            for &seed in &seeds {
-                let users = setting.users(&measured, seed)?;
+            for (seed, users) in &users {
                 let label = format!("{name}, ε = {epsilon}, {}, {seed}", base.label());
                 accuracies.push(
-                    measured.measure(&label, |device| setting.accuracy(&users, seed, device))?,
+                    measured.measure(&label, |device| setting.accuracy(users, *seed, device))?,
                 );
             }
             points.extend(FigurePoint::of(epsilon, &accuracies));
@@ -94,7 +93,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             "{}, updates clipped to {THRESHOLD}, {} seeds. \"Shuffled once\": a user takes part \
              every {separation} rounds, without amplification by sampling.",
             base.sentence(),
-            seeds.len()
+            users.len()
         ),
         labels: ["Correlated noise for users", "ε", "accuracy"].map(String::from),
         series,

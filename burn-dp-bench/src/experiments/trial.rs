@@ -96,10 +96,9 @@ pub(super) fn accuracies(
     sizes: [usize; 2],
 ) -> Result<Vec<f64>, TrainError> {
     let mut found = Vec::new();
-    for seed in measured.seeds.clone() {
-        let data = images(measured, seed, sizes);
+    for (seed, data) in images_of_seeds(measured, sizes)? {
         let name = format!("{plan:?}, {settings:?}, {sizes:?} images, seed {seed}");
-        let run = |device: &Device| accuracy(plan, settings, &data?, seed, device);
+        let run = |device: &Device| accuracy(plan, settings, &data, seed, device);
         found.push(measured.measure(&name, run)?);
     }
     Ok(found)

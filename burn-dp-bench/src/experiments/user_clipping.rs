@@ -19,21 +19,20 @@ const THRESHOLDS: [f64; 5] = [0.03, 0.1, 0.3, 1.0, 3.0];
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let setting = UserSetting::of(&measured)?.with_lr_over_threshold();
-    let seeds = measured.seeds.clone();
-    let users = seeds.iter().map(|&seed| setting.users(&measured, seed));
-    let users = users.collect::<Result<Vec<_>, _>>()?;
+    let users = setting.users_of_seeds(&measured)?;
     let contenders: Vec<Option<f64>> = THRESHOLDS.into_iter().map(Some).chain([None]).collect();
-    measured.expect(contenders.len() * EPSILONS.len() * seeds.len());
+    measured.expect(contenders.len() * EPSILONS.len() * users.len());
     let (mut series, mut verdicts) = (Vec::new(), Vec::new());
     for epsilon in EPSILONS {
         let (mut fixed, mut adaptive) = (Vec::new(), None);
         for &threshold in &contenders {
             let setting = setting.clone().with_threshold(threshold).with_epsilon(epsilon);
             let mut accuracies = Vec::new();
-            for (&seed, users) in seeds.iter().zip(&users) {
+            for (seed, users) in &users {
                 let name = format!("{}, {seed}", setting.label());
-                accuracies
-                    .push(measured.measure(&name, |device| setting.accuracy(users, seed, device))?);
+                accuracies.push(
+                    measured.measure(&name, |device| setting.accuracy(users, *seed, device))?,
+                );
             }
             match threshold {
                 Some(threshold) => fixed.extend(FigurePoint::of(threshold, &accuracies)),
@@ -57,7 +56,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             setting.sentence(),
             setting.federated.training.server_momentum,
             setting.federated.training.server_lr,
-            seeds.len()
+            users.len()
         ),
         labels: ["Fixed and adaptive thresholds of users", "fixed threshold", "accuracy"]
             .map(String::from),

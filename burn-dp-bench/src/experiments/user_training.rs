@@ -99,6 +99,18 @@ impl UserSetting {
         Users::new(self.data, roles, &Tokens::Characters, self.federated.training.length)
     }
 
+    /// Returns each seed with its users.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Data`] if the plays cannot be read.
+    pub(super) fn users_of_seeds(
+        &self,
+        measured: &Measured,
+    ) -> Result<Vec<(u64, Users)>, TrainError> {
+        measured.seeds.iter().map(|&seed| Ok((seed, self.users(measured, seed)?))).collect()
+    }
+
     /// Trains.
     ///
     /// # Errors

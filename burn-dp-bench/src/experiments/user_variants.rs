@@ -7,7 +7,7 @@
 //! Adaptive Clipping", 2021, section 2.2 and algorithm 1.
 
 use burn::tensor::Device;
-use burn_dp_examples::training::federated::{AlgorithmName, FederatedFigures, Users};
+use burn_dp_examples::training::federated::{AlgorithmName, FederatedFigures};
 use burn_dp_examples::training::{OptimizerName, TrainError};
 use serde::{Deserialize, Serialize};
 
@@ -96,20 +96,18 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let mut base = UserSetting::of(&measured)?.with_threshold(None).with_epsilon(EPSILON);
     base.federated.training.max_update_norm = Some(START);
-    let seeds = measured.seeds.clone();
-    measured.expect(VARIANTS.len() * FACTORS.len() * seeds.len());
-    let users = seeds.iter().map(|&seed| base.users(&measured, seed));
-    let users = users.collect::<Result<Vec<_>, _>>()?;
-    let shares: Vec<f64> = users.iter().map(Users::most_frequent_share).collect();
+    let users = base.users_of_seeds(&measured)?;
+    measured.expect(VARIANTS.len() * FACTORS.len() * users.len());
+    let shares: Vec<f64> = users.iter().map(|(_, users)| users.most_frequent_share()).collect();
     let (mut series, mut best, mut thresholds) = (Vec::new(), Vec::new(), Vec::new());
     for variant in VARIANTS {
         let (mut points, mut ratios) = (Vec::new(), Vec::new());
         for factor in FACTORS {
             let setting = variant.setting(&base, factor);
             let mut ends: Vec<End> = Vec::new();
-            for (&seed, users) in seeds.iter().zip(&users) {
+            for (seed, users) in &users {
                 let run = |device: &Device| -> Result<Option<End>, TrainError> {
-                    Ok(End::of(&setting.train(users, seed, device)?))
+                    Ok(End::of(&setting.train(users, *seed, device)?))
                 };
                 let name = format!("{}, {}, {seed}", variant.name, setting.label());
                 ends.extend(measured.measure(&name, run)?);
@@ -141,7 +139,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
              factor times: SGD with momentum {}, {sgd} over the threshold of the round; Adam, \
              {adam}. Each variant is compared at its best factor.",
             base.network(),
-            seeds.len(),
+            users.len(),
             base.federated.training.server_momentum
         ),
         labels: [
