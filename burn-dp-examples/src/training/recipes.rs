@@ -158,16 +158,19 @@ mod tests {
         for (name, text) in KNOWN {
             // Each says what was chosen on which data, and the result.
             assert!(text.starts_with("# "), "{name}");
-            let mode = match name {
-                "shakespeare-users" => Mode::Users,
-                _ => Mode::Individual,
+            let (mode, lr) = match name {
+                "shakespeare-users" => (Mode::Users, "--local-lr 3"),
+                _ => (Mode::Individual, "--lr 3"),
             };
-            let options = read(&format!("--recipe {name} --data-dir d --delta 3e-6")).unwrap();
+            let options = read(&format!("--recipe {name} --data-dir d {lr}")).unwrap();
             assert_eq!(options.mode(), mode, "{name}");
             options.check_mode(&[mode]).unwrap();
-            assert_eq!(options.privacy.delta, Some(3e-6), "{name}: the command line wins");
-            let stated = options.privacy.epsilon.or(options.privacy.noise_multiplier);
-            assert!(stated.is_some(), "{name}");
+            let lr = options.examples.lr.or(options.local_lr);
+            assert_eq!(lr, Some(3.0), "{name}: the command line wins");
+            // A simulation states the noise that it scales down.
+            let simulates = name.ends_with("-simulated");
+            assert_eq!(options.privacy.epsilon.is_some(), !simulates, "{name}");
+            assert_eq!(options.privacy.noise_multiplier.is_some(), simulates, "{name}");
         }
     }
 
