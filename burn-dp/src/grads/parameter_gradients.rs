@@ -8,7 +8,7 @@ use super::planner::{NormMethod, Plan, Planner};
 use super::rules::{Factors, Keep, Restriction, Rounding, Rule, SquaredNorms};
 use crate::DpError;
 use crate::model::ParameterInfo;
-use crate::ops::{row_squared_norms, weighted_rows};
+use crate::ops::{row_squared_norms, row_sums, weighted_rows};
 
 /// Memory for gradients that are instantiated for a product. The gradient of a single example may
 /// be larger.
@@ -140,7 +140,7 @@ impl ParameterGradients {
         }
         let direction = direction.unsqueeze::<2>();
         // Added up without a matrix product, whose precision may be lower.
-        let products = |rows: Tensor<2>| (rows * direction.clone()).sum_dim(1).squeeze_dim(1);
+        let products = |rows: Tensor<2>| row_sums(rows * direction.clone());
         let chunk = |values: usize| (PRODUCT_BYTES / (values * size_of::<f32>()).max(1)).max(1);
         let parts: Vec<Tensor<1>> = match &self.source {
             Source::Instantiated(rows) => {

@@ -8,6 +8,7 @@ use burn::tensor::{DType, Tensor};
 
 use crate::device_read::{blocking, read};
 use crate::nn::scope::PrivateScope;
+use crate::ops::any;
 use crate::walk::{AnyRank, Value, for_each_value};
 
 /// A layer that differs between two models.
@@ -181,10 +182,10 @@ impl Stored {
         match (&self.flat, &other.flat) {
             (Some(a), Some(b)) => {
                 let b = b.clone().to_device(&a.device());
-                let equal = read(a.clone().equal(b).all(), "a comparison");
+                let differs = read(any(a.clone().not_equal(b)), "a comparison");
                 // A value that cannot be read counts as changed.
-                blocking(equal, "a device of the host")
-                    .is_ok_and(|equal| equal.iter::<bool>().all(|equal| equal))
+                blocking(differs, "a device of the host")
+                    .is_ok_and(|differs| !differs.iter::<bool>().any(|differs| differs))
             }
             _ => false,
         }

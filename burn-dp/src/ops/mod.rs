@@ -65,7 +65,7 @@ pub(crate) use release_ops::{
     native_erase, native_release,
 };
 pub(crate) use row_sums::{
-    additions, axis_product_sums, axis_sums, block_roundings, gram_roundings, row_products,
+    additions, any, axis_product_sums, axis_sums, block_roundings, gram_roundings, row_products,
     row_squared_norms, row_sums, weighted_rows,
 };
 pub(crate) use same_memory::is_same_memory;

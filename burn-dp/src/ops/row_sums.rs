@@ -1,9 +1,10 @@
 //! Sums and squared norms of rows whose rounding is bounded on every backend.
 
 use burn::backend::Dispatch;
-use burn::tensor::Tensor;
+use burn::tensor::{Bool, Tensor};
 
 use super::ParametricOps;
+use super::primitives::axes::sum_axis;
 
 /// Number of products that a native kernel for Gram matrices adds in one register. The sums of such
 /// blocks are added one after another.
@@ -104,13 +105,32 @@ pub(crate) fn axis_sums(values: Tensor<4>) -> Tensor<2> {
     let [batch_size, outer, parameters, inner] = values.dims();
     let mut rows: Tensor<2> = values.reshape([batch_size * outer * parameters, inner]);
     if inner != 1 {
-        rows = rows.sum_dim(1);
+        rows = Tensor::from_dispatch(sum_axis::<Dispatch>(rows.into_dispatch(), 1));
     }
     let mut rows: Tensor<3> = rows.reshape([batch_size, outer, parameters]);
     if outer != 1 {
-        rows = rows.sum_dim(1);
+        rows = Tensor::from_dispatch(sum_axis::<Dispatch>(rows.into_dispatch(), 1));
     }
     rows.reshape([batch_size, parameters])
+}
+
+/// Returns whether any flag is set, `[1]`, for any number of flags; see
+/// [`LOOP`](super::primitives::axes::LOOP).
+pub(crate) fn any(mut flags: Tensor<1, Bool>) -> Tensor<1, Bool> {
+    /// A reduction of flags takes more iterations than it has flags.
+    const FLAGS: usize = 1 << 12;
+    let mut length = flags.dims()[0];
+    while length > FLAGS {
+        let (blocks, rest) = (length / FLAGS, length % FLAGS);
+        let whole = flags.clone().narrow(0, 0, blocks * FLAGS).reshape([blocks, FLAGS]);
+        let found = whole.any_dim(1).reshape([blocks]);
+        flags = match rest {
+            0 => found,
+            _ => Tensor::cat(vec![found, flags.narrow(0, blocks * FLAGS, rest).any()], 0),
+        };
+        length = length.div_ceil(FLAGS);
+    }
+    flags.any()
 }
 
 /// Number of values that are added one after another; their sums are added at the next level.
@@ -155,6 +175,8 @@ mod tests {
     use burn::tensor::TensorData;
 
     use super::*;
+    use crate::grads::oracle::host;
+    use crate::ops::primitives::axes::{LOOP, sum_over_examples};
     use crate::test_devices::devices;
 
     /// Equal values are the worst case of a running sum: every addition rounds in the same
@@ -191,6 +213,38 @@ mod tests {
                 let rows = Tensor::from_data(TensorData::new(row, [2, values]), &device);
                 let sums: Vec<f32> = row_sums(rows).into_data().try_into_vec().unwrap();
                 assert_eq!(sums, expected, "{values} values on {device:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_axes_are_summed_to_their_end() {
+        for device in devices() {
+            for length in [LOOP, LOOP + 1, 300_001, 2_000_000] {
+                let inner = host(axis_sums(Tensor::ones([2, 1, 1, length], &device)).reshape([2]));
+                let outer = host(axis_sums(Tensor::ones([2, length, 1, 1], &device)).reshape([2]));
+                let sums = [Some(1), Some(2)].map(|axis| {
+                    let values = Tensor::<3>::ones([2, length, 1], &device).into_dispatch();
+                    sum_over_examples::<Dispatch>(values, axis.filter(|axis| *axis == 2))
+                });
+                let sums = sums.map(|sum| host(Tensor::<1>::from_dispatch(sum))[0]);
+                assert_eq!(inner, [length as f64; 2], "{device:?}");
+                assert_eq!(outer, [length as f64; 2], "{device:?}");
+                assert_eq!(sums, [2.0 * length as f64; 2], "{device:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flag_is_found_anywhere() {
+        for device in devices() {
+            for length in [1, 4096, 4097, 65_536, 300_001, 2_000_000] {
+                for place in [0, length / 2, length - 1, length] {
+                    let flags: Vec<bool> = (0..length).map(|flag| flag == place).collect();
+                    let flags = Tensor::from_data(flags.as_slice(), &device);
+                    let found: Vec<bool> = any(flags).into_data().iter::<bool>().collect();
+                    assert_eq!(found, [place < length], "{place} of {length} on {device:?}");
+                }
             }
         }
     }

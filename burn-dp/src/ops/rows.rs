@@ -2,6 +2,8 @@
 
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 
+use super::primitives::axes::{mean_axis, sum_axis};
+
 /// Returns the last axis.
 fn last<B: Backend>(tensor: &FloatTensor<B>) -> usize {
     tensor.shape().num_dims() - 1
@@ -19,7 +21,7 @@ pub(super) fn softmax_input_gradient<B: Backend>(
     grad: FloatTensor<B>,
 ) -> FloatTensor<B> {
     let axis = last::<B>(&output);
-    let mean = B::float_sum_dim(B::float_mul(output.clone(), grad.clone()), axis);
+    let mean = sum_axis::<B>(B::float_mul(output.clone(), grad.clone()), axis);
     B::float_mul(output, B::float_sub(grad, mean))
 }
 
@@ -29,10 +31,10 @@ pub(super) fn normalize<B: Backend>(
     epsilon: f64,
 ) -> (FloatTensor<B>, FloatTensor<B>) {
     let axis = last::<B>(&input);
-    let mean = B::float_mean_dim(input.clone(), axis);
+    let mean = mean_axis::<B>(input.clone(), axis);
     let centered = B::float_sub(input, mean);
     let squares = B::float_mul(centered.clone(), centered.clone());
-    let variance = B::float_add_scalar(B::float_mean_dim(squares, axis), epsilon.into());
+    let variance = B::float_add_scalar(mean_axis::<B>(squares, axis), epsilon.into());
     let deviation = B::float_sqrt(variance);
     (B::float_div(centered, deviation.clone()), B::float_recip(deviation))
 }
@@ -44,7 +46,7 @@ pub(super) fn normalize_input_gradient<B: Backend>(
     grad: FloatTensor<B>,
 ) -> FloatTensor<B> {
     let axis = last::<B>(&output);
-    let along = B::float_mean_dim(B::float_mul(output.clone(), grad.clone()), axis);
-    let centered = B::float_sub(grad.clone(), B::float_mean_dim(grad, axis));
+    let along = mean_axis::<B>(B::float_mul(output.clone(), grad.clone()), axis);
+    let centered = B::float_sub(grad.clone(), mean_axis::<B>(grad, axis));
     B::float_mul(B::float_sub(centered, B::float_mul(output, along)), scale)
 }

@@ -10,6 +10,7 @@ use crate::clipping::{ClippedSum, Count, StepNoise, Thresholds};
 use crate::device_read::read_f32;
 use crate::model::for_each_trained;
 use crate::noise::{CorrelatedNoise, CorrelatedStep, GaussianMechanism, NoiseAhead, not_finite};
+use crate::ops::row_sums;
 use crate::random::NoiseStep;
 
 /// A release that has been checked and may start.
@@ -282,7 +283,7 @@ pub(super) async fn signal_to_noise<M: Module>(
     for_each_trained(model, |_, parameter| {
         if let Some(grad) = parameter.value.registered(parameter.id, grads) {
             sizes.push(grad.dims()[0]);
-            squares.push(grad.powi_scalar(2).sum());
+            squares.push(row_sums(grad.powi_scalar(2).unsqueeze()));
         }
     });
     let mut squared_norm = 0.0;

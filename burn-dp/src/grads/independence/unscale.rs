@@ -65,7 +65,7 @@ impl ScaledBatch {
             return ops::put(rows, shape);
         }
         let rows = rows * self.inverse_factors.clone().reshape([count, 1]);
-        self.magnitudes.push(rows.clone().abs().sum_dim(1).reshape([count]));
+        self.magnitudes.push(ops::row_sums(rows.clone().abs()));
         ops::put(rows, shape)
     }
 

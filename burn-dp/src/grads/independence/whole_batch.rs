@@ -69,5 +69,5 @@ impl Recorder for OutputGrads {
 
 /// Returns the sum of the magnitudes in each row, on the host; NaN if the row has a NaN.
 async fn row_magnitudes(rows: Tensor<2>) -> Result<Vec<f32>, DpError> {
-    read_f32(rows.abs().sum_dim(1), "the magnitudes of the gradients").await
+    read_f32(ops::row_sums(rows.abs()), "the magnitudes of the gradients").await
 }

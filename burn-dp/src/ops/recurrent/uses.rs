@@ -8,6 +8,7 @@ use burn::tensor::Shape;
 
 use super::FusedOps;
 use super::value::Value;
+use crate::ops::primitives::axes::sum_axis;
 use crate::ops::recording::{self, RawRecord};
 use crate::ops::{LayerIds, Primitive, Slot};
 
@@ -116,7 +117,7 @@ impl<B: FusedOps> Use<B> {
     /// Returns the gradient of the biases of the gates, side by side, summed over positions and
     /// examples: `[1, gates · d_hidden]`.
     pub(super) fn bias_grad(&self, products: &Sequence<B>, size: usize) -> Value<B> {
-        Value(B::float_sum_dim(self.of_gates(products, size).0, 0))
+        Value(sum_axis::<B>(self.of_gates(products, size).0, 0))
     }
 
     /// Returns the gradients of the products of the gates, `[positions · batch_size, ..]`.

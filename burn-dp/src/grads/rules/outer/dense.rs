@@ -3,7 +3,7 @@ use burn::tensor::Tensor;
 use super::positions::{flat, regrouped, scaled};
 use crate::grads::rules::rule::size;
 use crate::grads::rules::{Factors, Restriction, SquaredNorms, ghost};
-use crate::ops::weighted_outer_products;
+use crate::ops::{row_sums, weighted_outer_products};
 
 /// Positions with two dense factors.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Dense {
     pub(super) fn products(&self, direction: Tensor<2>) -> Tensor<1> {
         let [batch_size, positions, columns] = self.right.dims();
         let products = flat(self.left.clone()).matmul(direction) * flat(self.right.clone());
-        products.reshape([batch_size, positions * columns]).sum_dim(1).squeeze_dim(1)
+        row_sums(products.reshape([batch_size, positions * columns]))
     }
 
     pub(super) fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<2> {

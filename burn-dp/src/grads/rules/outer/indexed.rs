@@ -3,6 +3,7 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 use super::positions::{flat, regrouped, scaled};
 use crate::grads::rules::rule::size;
 use crate::grads::rules::{Restriction, SquaredNorms, ghost};
+use crate::ops::row_sums;
 
 /// Positions whose left factor is a unit vector.
 #[derive(Clone, Debug)]
@@ -72,7 +73,7 @@ impl Indexed {
         let [batch_size, positions, columns] = self.right.dims();
         let ids = self.ids.clone().reshape([batch_size * positions]);
         let products = direction.select(0, ids) * flat(self.right.clone());
-        products.reshape([batch_size, positions * columns]).sum_dim(1).squeeze_dim(1)
+        row_sums(products.reshape([batch_size, positions * columns]))
     }
 
     pub(super) fn weighted_sum(&self, rows: usize, coefficients: Tensor<1>) -> Tensor<2> {
