@@ -228,7 +228,9 @@ impl DpOptimizer {
     /// Returns [`DpError::InvalidState`] if this optimizer already started a run. Returns
     /// [`DpError::SavedState`] if a number of its plan differs from the record, if the record is
     /// damaged, or if the log of releases is missing, older than the record, of another run, or in
-    /// use. Drop the optimizer that created the record first.
+    /// use. Drop the optimizer that created the record first. The next step returns
+    /// [`DpError::ChangedBuffer`] if a value of the model that is not trained is not the one that
+    /// the run had.
     pub fn load_record(self, record: DpOptimizerRecord) -> Result<Self, DpError> {
         let Some(log) = &record.log else {
             return Err(DpError::state(

@@ -1,25 +1,16 @@
 //! The check that nothing but the optimizer changes a model.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::kind::Basic;
-use burn::tensor::{Bool, Int, Tensor};
+use burn::tensor::{Bool, Tensor};
 
+use super::model_values::{PACKED, SavedValues, Stored, Values};
 use crate::DpError;
 use crate::device_read::read;
-use crate::ops::is_same_memory;
+use crate::ops::{any, is_same_memory};
 use crate::walk::{Value, for_each_value};
-
-/// The values of a model, by path.
-#[derive(Clone, Debug, Default)]
-struct Values {
-    /// Those that are not trained.
-    stored: BTreeMap<String, Stored>,
-    /// The paths of those that are trained, or were.
-    trained: BTreeSet<String>,
-}
 
 /// Compares the values that are not trained with their values at the start of the run: float,
 /// integer and boolean tensors, after running states took over what their threads stored.
@@ -27,6 +18,8 @@ struct Values {
 /// The values are compared on their device; a value that still lies in the memory that the check
 /// keeps is not read. Packed (quantized) values are read by the host, so they are compared in the
 /// first and the last planned step of a run and before a checkpoint only.
+///
+/// A saved run keeps a digest of each value, so that it continues only with the values it had.
 ///
 /// # Privacy
 ///
@@ -38,6 +31,8 @@ pub(crate) struct BufferCheck {
     known: Option<Arc<Values>>,
     /// Whether a step was released since the start, so that packed values were compared.
     released: bool,
+    /// The values of a saved run that its model has not had since.
+    saved: Option<SavedValues>,
 }
 
 /// The values to compare.
@@ -49,23 +44,46 @@ pub(crate) enum Extent {
     Whole,
 }
 
-/// A value of any rank, as `[num_values]`, without autodiff.
-#[derive(Clone, Debug)]
-enum Stored {
-    Float(Tensor<1>),
-    Int(Tensor<1, Int>),
-    Bool(Tensor<1, Bool>),
-    /// The hash of the stored bytes.
-    Packed(blake3::Hash),
-}
-
 impl BufferCheck {
-    /// Starts with the current values of `model`, which no private data has reached yet.
+    /// Starts with the current values of `model`, which no private data has reached yet, or which
+    /// the saved run had.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::ChangedBuffer`] with the path of a value that the saved run did not have.
     pub(crate) async fn begin<M: Module>(&mut self, model: &M) -> Result<(), DpError> {
-        match self.known {
-            Some(_) => Ok(()),
-            None => self.accept(model).await,
+        if self.known.is_some() {
+            return Ok(());
         }
+        synchronize(model);
+        let mut found = collect(model, true).await?;
+        if let Some(saved) = &self.saved {
+            saved.check(&found).await?;
+            found.trained.extend(saved.trained.iter().cloned());
+        }
+        self.keep(found, false);
+        Ok(())
+    }
+
+    /// Makes these values the ones that must not change.
+    fn keep(&mut self, found: Values, released: bool) {
+        let saved = self.saved.take().map(|saved| saved.without(&found));
+        *self = Self { known: Some(Arc::new(found)), released, saved };
+    }
+
+    /// Returns what a saved run keeps of the values; `None` if the run has seen no model.
+    pub(crate) async fn save(&self) -> Result<Option<SavedValues>, DpError> {
+        let Some(known) = &self.known else { return Ok(self.saved.clone()) };
+        let mut stored = self.saved.clone().map(|saved| saved.stored).unwrap_or_default();
+        for (path, value) in &known.stored {
+            stored.insert(path.clone(), value.digest().await?);
+        }
+        Ok(Some(SavedValues { stored, trained: known.trained.clone() }))
+    }
+
+    /// Continues a saved run, whose values were [saved](Self::save).
+    pub(crate) fn continue_from(&mut self, saved: Option<SavedValues>) {
+        *self = Self { saved, ..Self::default() };
     }
 
     /// Makes the current values of `model` the ones that must not change.
@@ -86,7 +104,10 @@ impl BufferCheck {
         if let Some((path, _)) = packed.find(has_changed) {
             return Err(DpError::ChangedBuffer { path: path.clone() });
         }
-        *self = Self { known: Some(Arc::new(found)), released: false };
+        if let Some(saved) = &self.saved {
+            saved.check_where(&found, |digest| digest.starts_with(PACKED)).await?;
+        }
+        *self = Self { known: Some(Arc::new(found)), ..Self::default() };
         Ok(())
     }
 
@@ -117,7 +138,7 @@ impl BufferCheck {
     ) -> Result<(), DpError> {
         self.begin(model).await?;
         let found = self.verified(model, extent).await?;
-        *self = Self { known: Some(Arc::new(found)), released: true };
+        self.keep(found, true);
         Ok(())
     }
 
@@ -125,12 +146,18 @@ impl BufferCheck {
     async fn verified<M: Module>(&self, model: &M, extent: Extent) -> Result<Values, DpError> {
         synchronize(model);
         let mut found = collect(model, extent == Extent::Whole || !self.released).await?;
-        let Some(before) = self.known.as_deref() else { return Ok(found) };
-        let is_new =
-            |path: &&String| !before.stored.contains_key(*path) && !before.trained.contains(*path);
-        // What a trained value begins with would be published without noise, too.
-        if let Some(path) = found.stored.keys().chain(&found.trained).find(is_new) {
-            return Err(DpError::ChangedBuffer { path: path.clone() });
+        let Some(before) = self.known.as_deref() else {
+            if let Some(saved) = &self.saved {
+                saved.check(&found).await?;
+            }
+            return Ok(found);
+        };
+        let is_absent = |path: &String| self.saved.as_ref().is_some_and(|saved| saved.has(path));
+        found.check_known(|path| {
+            before.stored.contains_key(path) || before.trained.contains(path) || is_absent(path)
+        })?;
+        if let Some(saved) = &self.saved {
+            saved.check_where(&found, |_| true).await?;
         }
         // Values that were trained before have nothing to be compared with.
         let pairs = found.stored.iter();
@@ -226,18 +253,6 @@ impl Stored {
             _ => Differs::Known(true),
         }
     }
-
-    /// Returns the bytes of the value.
-    async fn bytes(&self) -> Result<Vec<u8>, DpError> {
-        let what = "a value that is not trained";
-        let data = match self {
-            Self::Float(value) => read(value.clone(), what).await?,
-            Self::Int(value) => read(value.clone(), what).await?,
-            Self::Bool(value) => read(value.clone(), what).await?,
-            Self::Packed(hash) => return Ok(hash.as_bytes().to_vec()),
-        };
-        Ok(data.as_bytes().to_vec())
-    }
 }
 
 fn compare<K: Basic>(before: &Tensor<1, K>, now: &Tensor<1, K>) -> Differs {
@@ -248,17 +263,20 @@ fn compare<K: Basic>(before: &Tensor<1, K>, now: &Tensor<1, K>) -> Differs {
         return Differs::Known(false);
     }
     let before = before.clone().to_device(&now.device());
-    Differs::OnDevice(Box::new(before.not_equal(now.clone()).any()))
+    Differs::OnDevice(Box::new(any(before.not_equal(now.clone()))))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
     use burn::nn::{Linear, LinearConfig};
-    use burn::tensor::Device;
+    use burn::tensor::{DType, Device};
 
     use super::*;
     use crate::device_read::wait;
+    use crate::test_devices::devices;
 
     /// A layer that is not trained, whose values are in memory of their own.
     fn layer(values: [f32; 2]) -> Linear {
@@ -266,6 +284,32 @@ mod tests {
         let mut layer = LinearConfig::new(1, 2).with_bias(false).init(&device);
         layer.weight = layer.weight.map(|_| Tensor::from_data([values], &device));
         layer.no_grad()
+    }
+
+    #[test]
+    fn a_digest_is_of_the_numbers_on_every_device() {
+        let digest = |value: Stored| wait(value.digest()).unwrap();
+        let of_device = |device: &Device| {
+            let floats = Tensor::<1>::from_data([1.0f32, -2.5], (device, DType::F32));
+            let flags = |flags: [bool; 2]| Stored::Bool(Tensor::from_data(flags, device));
+            [
+                Stored::Float(floats),
+                Stored::Float(Tensor::from_data([1.0, -2.5, f32::NAN], device)),
+                Stored::Int(Tensor::from_data([1, -3], device)),
+                flags([true, false]),
+                flags([false, true]),
+            ]
+            .map(digest)
+        };
+        let expected = of_device(&Device::flex());
+        for device in devices() {
+            assert_eq!(of_device(&device), expected, "{device:?}");
+        }
+        let different: BTreeSet<&String> = expected.iter().collect();
+        assert_eq!(different.len(), expected.len());
+        // Also in half precision, which not every backend has.
+        let half = Tensor::<1>::from_data([1.0f32, -2.5], (&Device::flex(), DType::F16));
+        assert_eq!(digest(Stored::Float(half)), expected[0]);
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! Whether the independence of the examples was tested in a run.
 
-use std::any::TypeId;
 use std::fmt;
-use std::panic::Location;
 
-use burn::tensor::FloatDType;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use super::loss_function::LossFunction;
 use crate::grads::Probe;
 use crate::random::NoiseSource;
 
@@ -30,9 +28,17 @@ pub enum IndependenceCheck {
     /// first computation was tested too.
     #[default]
     FirstStep,
-    /// Both tests like [`FirstStep`](Self::FirstStep), and the test by value again in every step
-    /// whose number is a multiple of this one, unless it has few units; 0 counts as 1.
+    /// Both tests like [`FirstStep`](Self::FirstStep), and again in every step whose number is a
+    /// multiple of this one; 0 counts as 1. The test by value only in batches of at least half of
+    /// the usual size.
     Every(u64),
+}
+
+impl IndependenceCheck {
+    /// Returns whether a step is tested, whatever was tested before.
+    fn repeats_in(self, step: u64) -> bool {
+        matches!(self, Self::Every(steps) if step.is_multiple_of(steps.max(1)))
+    }
 }
 
 /// `true` is [`FirstStep`](IndependenceCheck::FirstStep), `false` is
@@ -52,7 +58,7 @@ pub enum Independence {
     /// Every unit is computed separately: there is no batch in which examples could mix.
     ByConstruction,
     /// No gradient of a loss reached another example on the batches of that step, and on those
-    /// that later processes tested. Values were not compared, or only in part of the run.
+    /// that later steps and processes tested. Values were not compared, or only in part of the run.
     ByGradient {
         /// The first such step.
         step: u64,
@@ -134,19 +140,6 @@ pub(crate) struct SeenIndependence {
     values: Option<u64>,
 }
 
-/// A function of losses, as far as it can be told from others, and what it is computed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LossFunction {
-    type_id: TypeId,
-    /// Where it is given to the library: functions behind pointers can have one type.
-    caller: &'static Location<'static>,
-    /// The [source](crate::sampling::LogicalBatch::source) of the batches.
-    source: usize,
-    /// Number of rows of a unit.
-    rows: usize,
-    precision: Option<FloatDType>,
-}
-
 /// The outcome of a comparison of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -158,29 +151,15 @@ pub(crate) enum Outcome {
     Refused,
 }
 
-impl LossFunction {
-    /// Returns the function whose type is `F`.
-    #[track_caller]
-    pub(crate) fn of<F>() -> Self {
-        let (type_id, caller) = (typeid::of::<F>(), Location::caller());
-        Self { type_id, caller, source: 0, rows: 1, precision: None }
-    }
-
-    /// Returns the function on batches of this source, with this number of rows of a unit and in
-    /// this precision.
-    pub(crate) fn on(self, source: usize, rows: usize, precision: Option<FloatDType>) -> Self {
-        Self { source, rows, precision, ..self }
-    }
-}
-
 /// The tests of a run.
 ///
-/// The test by gradient runs in the first step of each process, and in the next steps until it is
-/// conclusive. Its random factors can change the low-order bits of gradients below 2^-86, and a
-/// repeated step would then differ. So a step that a resumed run repeats is tested, with the same
-/// factors, if and only if the run had no result before it. A step that another resumed process
-/// tested, and did not save, is repeated without the factors; if it differs, it is refused like any
-/// other. The test by value changes nothing in the step.
+/// The test by gradient runs in the first step of each process, in the next steps until it is
+/// conclusive, and in the steps of [`IndependenceCheck::Every`]. Its random factors can change the
+/// low-order bits of gradients below 2^-86, and a repeated step would then differ. So a step that a
+/// resumed run repeats is tested, with the same factors, if and only if the run had no result
+/// before it, or it is one of these steps; with another rate than before, it can differ. A step
+/// that another resumed process tested, and did not save, is repeated without the factors; if it
+/// differs, it is refused like any other. The test by value changes nothing in the step.
 #[derive(Debug, Default)]
 pub(crate) struct IndependenceTests {
     schedule: IndependenceCheck,
@@ -283,7 +262,8 @@ impl IndependenceTests {
     ) -> Option<Probe> {
         self.seen.batches = true;
         let is_done = self.seen.gradient.is_some() && (repeats || self.conclusive);
-        if is_done || self.schedule == IndependenceCheck::Never {
+        if (is_done && !self.schedule.repeats_in(step)) || self.schedule == IndependenceCheck::Never
+        {
             return None;
         }
         Some(self.probe.take().unwrap_or_else(|| {
@@ -319,8 +299,7 @@ impl IndependenceTests {
         }
         let due = match self.schedule {
             IndependenceCheck::Never => false,
-            IndependenceCheck::FirstStep => !is_tested,
-            IndependenceCheck::Every(steps) => !is_tested || step.is_multiple_of(steps.max(1)),
+            schedule => !is_tested || schedule.repeats_in(step),
         };
         let begins = due && is_usual && self.values_of != Some((step, function));
         if begins {
@@ -353,6 +332,8 @@ impl IndependenceTests {
     /// Records that a loss reached another example: what earlier steps showed no longer holds.
     pub(crate) fn refused_by_gradient(&mut self) {
         (self.seen.gradient, self.conclusive) = (None, false);
+        // The values of earlier steps did not show it.
+        self.seen.losses = true;
     }
 
     /// Records that units were computed one by one, not as rows of a batch.
@@ -378,6 +359,8 @@ impl IndependenceTests {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use burn::tensor::FloatDType;
+
     use super::*;
 
     /// What a part of a run does.
@@ -462,10 +445,11 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_tested_once_in_each_process_and_not_in_repeated_steps() {
+    fn gradients_are_tested_at_the_times_that_are_set() {
         let source = NoiseSource::from_os().unwrap();
-        let tested = |seen, steps: [(u64, bool); 3]| {
+        let tested = |schedule, seen, steps: [(u64, bool); 3]| {
             let mut tests = IndependenceTests::default();
+            tests.set_schedule(schedule);
             tests.continue_from(seen);
             steps.map(|(step, repeats)| {
                 let probe = tests.take_probe(&source, step, repeats);
@@ -477,11 +461,19 @@ mod tests {
         };
         let seen = |gradient| Some(SeenIndependence { gradient, ..Default::default() });
         let new = [(0, false), (1, false), (2, false)];
-        assert_eq!(tested(seen(None), new), [true, false, false]);
+        let first = IndependenceCheck::FirstStep;
+        assert_eq!(tested(first, seen(None), new), [true, false, false]);
         let resumed = [(4, true), (5, false), (6, false)];
-        assert_eq!(tested(seen(Some(0)), resumed), [false, true, false]);
+        assert_eq!(tested(first, seen(Some(0)), resumed), [false, true, false]);
         // The first computation of the repeated step was tested.
-        assert_eq!(tested(seen(None), resumed), [true, false, false]);
+        assert_eq!(tested(first, seen(None), resumed), [true, false, false]);
+        let every = IndependenceCheck::Every;
+        assert_eq!(tested(every(2), seen(None), new), [true, false, true]);
+        // The first computation was tested, because of its number.
+        assert_eq!(tested(every(2), seen(Some(0)), resumed), [true, false, true]);
+        assert_eq!(tested(every(3), seen(Some(0)), resumed), [false, true, true]);
+        let never = IndependenceCheck::Never;
+        assert_eq!(tested(never, seen(None), new), [false; 3]);
     }
 
     #[test]
@@ -591,6 +583,15 @@ mod tests {
         assert_eq!(tests.found(), Independence::ByGradient { step: 0 });
         tests.refused_by_gradient();
         assert_eq!(tests.found(), Independence::NotChecked);
+        // Also where the values of the same steps had passed.
+        let mut passed = IndependenceTests::default();
+        assert!(passed.begin_values(0, function, true));
+        passed.compared(0, function, Outcome::Same);
+        passed.seen.gradient = Some(0);
+        passed.end_of_step(0);
+        assert_eq!(passed.found(), Independence::ByValue { step: 0 });
+        passed.refused_by_gradient();
+        assert_eq!(passed.found(), Independence::NotChecked);
         let source = NoiseSource::from_os().unwrap();
         assert!(tests.take_probe(&source, 2, false).is_some());
     }

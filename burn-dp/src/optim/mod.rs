@@ -23,6 +23,8 @@ mod earlier;
 pub(crate) mod engine;
 mod federated;
 mod independence;
+mod loss_function;
+mod model_values;
 mod owner_limit;
 pub(crate) mod pack;
 mod plan;

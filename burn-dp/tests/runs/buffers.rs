@@ -5,7 +5,7 @@ use burn::nn::Linear;
 use burn::optim::SgdConfig;
 use burn::tensor::quantization::QuantValue;
 use burn::tensor::{Int, IntDType, Tensor};
-use burn_dp::checkpoint::Checkpointer;
+use burn_dp::checkpoint::{Checkpointer, DpOptimizerRecord};
 use burn_dp::nn::{IntoPrivate, Private};
 use burn_dp::optim::DpOptimizer;
 use burn_dp::sampling::Sampler;
@@ -323,6 +323,102 @@ fn an_update_that_waits_in_a_running_state_is_seen_in_the_first_pass() {
     let losses = |model: &Net, units: Vec<usize>| model.losses(&units, Changes::Running);
     let error = optim.backward(&model, &draw, losses).unwrap_err();
     assert!(error.to_string().contains("`mean`"), "{error}");
+}
+
+// Sharp edge: a value that changes between two processes, with a model that the program saves.
+#[test]
+fn a_run_continues_from_a_record_only_with_the_values_that_it_had() {
+    let device = device();
+    let float = || RunningState::new(Tensor::from_floats([1.0, f32::NAN], &device));
+    type Change<'a> = (Option<&'a str>, Box<dyn Fn(&mut Net) + 'a>);
+    let changes: [Change<'_>; 4] = [
+        (None, Box::new(|_| ())),
+        (Some("`mean`"), Box::new(|net| net.mean = float())),
+        (Some("`count`"), Box::new(|net| net.count.set(Tensor::from_ints([1], &device)))),
+        (Some("`seen`"), Box::new(|net| net.seen.set(Tensor::from_data([false, true], &device)))),
+    ];
+    for (path, change) in changes {
+        let folder = run_folder();
+        let log = folder.path().join("log");
+        let mut first = optimizer().with_release_log(&log).unwrap();
+        let mut model = step(&mut first, Net::new()).unwrap();
+        let record = first.to_record().unwrap().to_bytes().unwrap();
+        drop(first);
+        let load = |record: &[u8]| {
+            let record = DpOptimizerRecord::from_bytes(record, &log).unwrap();
+            optimizer().load_record(record).unwrap()
+        };
+        // The values are still known where no step came between two records.
+        let again = load(&record).to_record().unwrap().to_bytes().unwrap();
+        let mut second = load(&again);
+        change(&mut model);
+        match (path, step(&mut second, model)) {
+            (None, found) => assert_eq!(found.map(|_| second.ledger().releases()).unwrap(), 2),
+            (Some(path), found) => {
+                let error = found.unwrap_err().to_string();
+                assert!(error.contains(path) && error.contains("not trained"), "{error}");
+                assert_eq!(second.ledger().releases(), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_does_not_continue_from_a_record_with_a_value_that_it_did_not_have() {
+    let device = device();
+    let folder = run_folder();
+    let log = folder.path().join("log");
+    let mut first = optimizer().with_release_log(&log).unwrap();
+    let step = |optim: &mut DpOptimizer, model: Caching| -> Result<Caching, DpError> {
+        let draw = optim.plan().sampler()?.draw(optim.next_step())?;
+        let losses = |model: &Caching, units: Vec<usize>| {
+            model.fc.forward(inputs(&units)).powi_scalar(2).reshape([-1])
+        };
+        optim.backward(&model, &draw, losses)?;
+        Ok(optim.step(0.1, model, draw)?)
+    };
+    let model = Caching { fc: layer(3, 1, 1.0).private(), cache: None };
+    let mut model = step(&mut first, model).unwrap();
+    let record = first.to_record().unwrap();
+    drop(first);
+    let mut second = optimizer().load_record(record).unwrap();
+    model.cache = Some(Counter::new(Tensor::from_ints([1], &device)));
+    let error = step(&mut second, model).unwrap_err().to_string();
+    assert!(error.contains("`cache`") && error.contains("was not there"), "{error}");
+    assert_eq!(second.ledger().releases(), 1);
+}
+
+#[test]
+fn a_checkpoint_before_the_first_step_has_the_values_of_the_record() {
+    let folder = run_folder();
+    let run = folder.path().join("run");
+    let checkpointer = Checkpointer::new(&run);
+    let mut first = optimizer();
+    checkpointer.save(&Net::new(), &first).unwrap();
+    let model = step(&mut first, Net::new()).unwrap();
+    checkpointer.save(&model, &first).unwrap();
+    let record = first.to_record().unwrap();
+    drop(first);
+    let second = optimizer().load_record(record).unwrap();
+    let other = Net { count: Counter::new(Tensor::from_ints([1], &device())), ..model.clone() };
+    let error = checkpointer.save(&other, &second).unwrap_err().to_string();
+    assert!(error.contains("`count`") && error.contains("not trained"), "{error}");
+    checkpointer.save(&model, &second).unwrap();
+}
+
+// What was packed was not trained and not computed on public data.
+#[test]
+fn a_packed_value_that_changed_between_two_processes_is_not_accepted_as_public() {
+    let folder = run_folder();
+    let log = folder.path().join("log");
+    let mut first = optimizer().with_release_log(&log).unwrap();
+    let begun = train_packed(&mut first, optimizer().plan().steps() - 1).unwrap();
+    let record = first.to_record().unwrap();
+    drop(first);
+    let mut second = optimizer().load_record(record).unwrap();
+    let data = PublicSource::published("letters").data(vec![1, 2, 3]).unwrap();
+    let error = second.accept_public_buffers(&begun, &data).unwrap_err().to_string();
+    assert!(error.contains("`base`") && error.contains("not trained"), "{error}");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::DpError;
 use crate::noise::CorrelatedNoiseState;
 use crate::optim::PUBLIC_DATA;
 use crate::optim::independence::SeenIndependence;
+use crate::optim::model_values::SavedValues;
 use crate::optim::releases::Releases;
 use crate::optim::{PrivacyPlan, Sparsifier, WeightAverage};
 use crate::random::{Key, NoiseSource};
@@ -49,6 +50,9 @@ pub(crate) struct EngineState {
     /// A mark of the records and their order, under the key of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     records: Option<String>,
+    /// The values of the model that are not trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    values: Option<SavedValues>,
     /// Public facts of the run that are not in its plan.
     #[serde(default)]
     facts: BTreeMap<String, String>,
@@ -122,6 +126,7 @@ impl EngineState {
             independence: Some(engine.independence.seen()),
             identity: engine.identity,
             records: engine.records.clone(),
+            values: engine.buffers.save().await?,
             facts: {
                 let mut facts = engine.facts.clone();
                 if engine.releases()?.in_records {
@@ -230,6 +235,7 @@ impl EngineState {
         engine.skipped = self.skipped + (engine.next_step - self.next_step);
         engine.releases = releases.into();
         engine.independence.continue_from(self.independence);
+        engine.buffers.continue_from(self.values.clone());
         let mut options = std::mem::replace(&mut engine.facts, self.facts.clone());
         let public = options.remove(PUBLIC_DATA).unwrap_or_default();
         engine.identity = self.identity;
