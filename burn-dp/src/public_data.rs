@@ -41,6 +41,12 @@ impl PublicSource {
         Self { name: name.into(), kind: "consented" }
     }
 
+    /// Names data of people whom the guarantee does not cover, for example users of the data set
+    /// who are held out for the evaluation. Tell them.
+    pub fn not_protected(name: impl Into<String>) -> Self {
+        Self { name: name.into(), kind: "not protected" }
+    }
+
     /// Returns the public items of this source.
     ///
     /// # Errors
@@ -86,7 +92,8 @@ pub(crate) fn checked_origin(text: String) -> Result<String, DpError> {
     let described = || {
         let (name, rest) = text.strip_suffix(')')?.rsplit_once(" (")?;
         let (kind, items) = rest.split_once(", ")?;
-        let kind = ["published", "generated", "consented"].into_iter().find(|&known| known == kind);
+        let known = ["published", "generated", "consented", "not protected"];
+        let kind = known.into_iter().find(|&known| known == kind);
         let size = items.split(' ').next()?.parse().ok()?;
         PublicSource { name: name.into(), kind: kind? }.origin(size).ok()
     };
@@ -160,9 +167,11 @@ mod tests {
             (PublicSource::published("letters"), "published"),
             (PublicSource::generated("letters"), "generated"),
             (PublicSource::consented("letters"), "consented"),
+            (PublicSource::not_protected("letters"), "not protected"),
         ] {
             let data = source.data(vec![1, 2, 3]).unwrap();
             assert_eq!(data.to_string(), format!("letters ({kind}, 3 items)"));
+            assert_eq!(checked_origin(data.to_string()).unwrap(), data.to_string());
             let batches = data.batches(2);
             assert_eq!(batches.to_string(), data.to_string());
             assert_eq!(batches.items(), [vec![1, 2], vec![3]]);

@@ -16,6 +16,10 @@ pub struct Described {
     pub not_covered: Vec<String>,
 }
 
+const REFUSED: &str = "That the program did not start, and its message, where the data decide it: \
+     a file that cannot be read, too few rows or users, other classes than the public examples \
+     have, or public or test examples that are the private ones.";
+
 impl Described {
     /// Returns the ledger of all releases so far, with these facts and sentences.
     pub fn ledger(&self, optim: &DpOptimizer) -> PrivacyLedger {
@@ -24,7 +28,7 @@ impl Described {
         let mut ledger = optim.ledger();
         self.facts.iter().for_each(|(name, fact)| ledger.add_fact(name, fact));
         let sentences = self.not_covered.iter().map(String::as_str);
-        sentences.chain([CHOSEN]).for_each(|sentence| ledger.add_not_covered(sentence));
+        sentences.chain([CHOSEN, REFUSED]).for_each(|sentence| ledger.add_not_covered(sentence));
         ledger
     }
 }

@@ -55,7 +55,7 @@ pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
         users.test.items().len()
     );
     print_line!(
-        "public, so NOT protected: {} of --data-dir, about one in ten",
+        "held out for the evaluation and NOT protected: {} of --data-dir, about one in ten",
         counted(users.test.items().len(), "user")
     );
     announce(&subject, Some((rounds.training.optimizer().plan(), delta)))?;
@@ -86,8 +86,8 @@ pub fn run(options: TrainOptions) -> Result<FederatedFigures, TrainError> {
         })?;
     progress.finish();
     let not_covered = [
-        "About one in ten users of the file, who count as public: their text measured the model, \
-         and thresholds and figures can follow from it.",
+        "About one in ten users of the file, who are held out: their text measured the model, and \
+         thresholds and figures can follow from it.",
         "A person behind several speaking roles: the guarantee is for one role of one play.",
     ];
     let first = options.rounds.users.map(|number| first_of_files("--users", number, "users"));
