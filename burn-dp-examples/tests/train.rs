@@ -437,7 +437,8 @@ fn every_clipping_policy_trains_and_is_named_in_the_statement() {
         ("quantile --target-quantile 0.4 --count-share 0.2", "to the 0.4 quantile of the norms"),
         ("quantile --quantile-per-layer --quantile-rule linear", "linear rule"),
         ("layerwise --public-size 100", "on public data"),
-        ("layerwise --layer-multipliers --threshold-decay 0.9", "multiplied"),
+        ("zhang --layer-groups 2", "to the norm of each on public data"),
+        ("multipliers --threshold-decay 0.9", "multiplied"),
     ] {
         // Two passes over the data, so that public norms are measured again.
         let small = SMALL.replace("--batch-size 50", "--batch-size 250");
@@ -447,11 +448,12 @@ fn every_clipping_policy_trains_and_is_named_in_the_statement() {
         assert!(figures["clipping"].as_str().unwrap().contains(words), "{line}");
         let text = std::fs::read_to_string(folder.path().join("out/privacy.txt")).unwrap();
         assert!(text.contains(words), "{line}: {text}");
-        let adapts = line.contains("quantile") || line.contains("layerwise");
+        let follows = ["layerwise", "zhang", "multipliers"].iter().any(|name| line.contains(name));
+        let adapts = line.contains("quantile") || follows;
         assert_eq!(figures["thresholds"].as_object().unwrap().is_empty(), !adapts, "{line}");
         // Public digits are made separately; none is taken from the training set.
         assert_eq!(figures["train_items"], 1_000, "{line}");
-        let needs = line.contains("layerwise") || line.contains("--layer-groups");
+        let needs = follows || line.contains("--layer-groups");
         let size = if line.contains("--public-size 100") { "100" } else { "1000" };
         let named = format!(
             "public data:              synthetic digits of seed 0, apart from the training digits \
@@ -466,6 +468,7 @@ fn options_of_another_policy_are_refused_before_anything_is_written() {
     for (line, expected) in [
         ("--target-quantile 0.5", "--target-quantile has no meaning with --clipping flat"),
         ("--clipping automatic --layer-groups 2", "--layer-groups has no meaning"),
+        ("--clipping zhang --max-grad-norm 2", "--max-grad-norm has no meaning with --clipping z"),
         ("--clipping quantile --count-share 2", "--count-share must be between 0 and 1"),
         ("--clipping quantile --target-quantile 2", "--target-quantile must be between 0 and 1"),
         ("--public-data digits", "--public-data has no meaning with --clipping flat"),

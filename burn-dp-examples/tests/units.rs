@@ -188,8 +188,10 @@ fn users_are_clipped_by_every_policy() {
         ("flat", "flat"),
         ("per-layer", "per group"),
         ("automatic", "automatic"),
-        ("layerwise --public-users", "shakespeare, one of ten speaking roles"),
+        ("layerwise --public-users", "shakespeare, one of ten speaking roles (not protected, "),
         ("layer-quantile", "quantile"),
+        ("zhang --public-users --layer-groups 2", "to the norm of each on public data"),
+        ("multipliers --public-users --threshold-decay 0.5", "multiplied"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         roles(folder.path());

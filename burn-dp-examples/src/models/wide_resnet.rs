@@ -29,12 +29,15 @@ pub struct WideResNetConfig {
     /// Whether the weights of convolutions are standardized; then the convolutions have a bias.
     #[config(default = "false")]
     pub standardized: bool,
+    /// Whether ReLU follows a normalization, as in the original network, and not the reverse.
+    #[config(default = "false")]
+    pub norm_first: bool,
 }
 
 /// A wide residual network, WRN-`d`-`k`, with group normalization.
 ///
-/// Each convolution of a block follows ReLU and a normalization in 16 groups. Convolutions have no
-/// bias, unless their weights are standardized.
+/// Each convolution of a block follows ReLU and a normalization in 16 groups, in this order or the
+/// reverse. Convolutions have no bias, unless their weights are standardized.
 ///
 /// # References
 ///
@@ -51,6 +54,9 @@ pub struct WideResNet {
     pub norm: Private<GroupNorm>,
     /// From the means of the channels to the classes.
     pub fc: Private<Linear>,
+    /// Whether ReLU follows a normalization.
+    #[module(skip)]
+    pub norm_first: bool,
 }
 
 /// Two convolutions, with a shortcut.
@@ -62,6 +68,9 @@ pub struct WideBlock {
     pub convs: Vec<Convolution>,
     /// The convolution of the shortcut, if the shape changes.
     pub shortcut: Option<Convolution>,
+    /// Whether ReLU follows a normalization.
+    #[module(skip)]
+    pub norm_first: bool,
 }
 
 impl WideResNetConfig {
@@ -89,6 +98,7 @@ impl WideResNetConfig {
             stages,
             norm: norm(input, device),
             fc: LinearConfig::new(input, self.classes).init(device).private(),
+            norm_first: self.norm_first,
         }
     }
 
@@ -101,6 +111,7 @@ impl WideResNetConfig {
                 self.conv([output, output], 3, 1, device),
             ],
             shortcut: changes.then(|| self.conv([input, output], 1, stride, device)),
+            norm_first: self.norm_first,
         }
     }
 
@@ -123,13 +134,19 @@ impl WideBlock {
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         let [first_norm, second_norm] = &self.norms[..] else { return input };
         let [first, second] = &self.convs[..] else { return input };
-        let active = first_norm.forward(relu(input.clone()));
+        let active = activated(first_norm, self.norm_first, input.clone());
         let shortcut = match &self.shortcut {
             Some(conv) => conv.forward(active.clone()),
             None => input,
         };
-        shortcut + second.forward(second_norm.forward(relu(first.forward(active))))
+        let hidden = activated(second_norm, self.norm_first, first.forward(active));
+        shortcut + second.forward(hidden)
     }
+}
+
+/// Applies ReLU and a normalization.
+fn activated(norm: &Private<GroupNorm>, norm_first: bool, input: Tensor<4>) -> Tensor<4> {
+    if norm_first { relu(norm.forward(input)) } else { norm.forward(relu(input)) }
 }
 
 fn norm(channels: usize, device: &Device) -> Private<GroupNorm> {
@@ -147,13 +164,16 @@ impl Classifier for WideResNet {
         for block in self.stages.iter().flatten() {
             features = block.forward(features);
         }
-        let features: Tensor<3> = self.norm.forward(relu(features)).flatten(2, 3);
+        let features = activated(&self.norm, self.norm_first, features);
+        let features: Tensor<3> = features.flatten(2, 3);
         self.fc.forward(features.mean_dim(2).squeeze_dim::<2>(2))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Distribution;
+
     use super::*;
 
     #[test]
@@ -182,6 +202,24 @@ mod tests {
             let scores =
                 config.init(&device).forward(Tensor::zeros([2, channels, side, side], &device));
             assert_eq!(scores.dims(), [2, 7]);
+        }
+    }
+
+    #[test]
+    fn the_order_of_normalization_and_relu_is_a_setting() {
+        let device = Device::flex();
+        let norm = norm(16, &device);
+        let input = Tensor::random([2, 16, 3, 3], Distribution::Normal(0.0, 1.0), &device);
+        let smallest = |norm_first| {
+            let output = activated(&norm, norm_first, input.clone());
+            output.min().into_scalar::<f32>()
+        };
+        // ReLU last has no negative values; a normalization last has mean 0.
+        assert!(smallest(true) == 0.0 && smallest(false) < 0.0);
+        for norm_first in [false, true] {
+            let config = WideResNetConfig::new(10, 1, 7).with_norm_first(norm_first);
+            let model = config.init(&device);
+            assert_eq!(model.forward(Tensor::zeros([2, 3, 8, 8], &device)).dims(), [2, 7]);
         }
     }
 

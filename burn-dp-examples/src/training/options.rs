@@ -18,6 +18,7 @@ pub(super) mod headings {
     pub(in crate::training) const INDEPENDENCE: &str = "Independence of examples";
     pub(in crate::training) const EXAMPLES: &str = "Images and texts (not for users)";
     pub(in crate::training) const THRESHOLDS: &str = "Thresholds and public data (not for users)";
+    pub(in crate::training) const LAYERS: &str = "Decay and groups of thresholds";
     pub(in crate::training) const QUANTILE: &str = "Quantile clipping (not for mini-sets)";
     pub(in crate::training) const SAMPLING: &str = "Sampling (not for mini-sets)";
     pub(in crate::training) const LOCAL: &str = "Local steps (mini-sets and users)";
@@ -94,14 +95,6 @@ pub struct ExampleOptions {
     /// for quantile], or of the update of a mini-set [default: 0.2].
     #[arg(long, value_name = "C", allow_hyphen_values = true, help_heading = headings::THRESHOLDS)]
     pub max_grad_norm: Option<f64>,
-    /// Factor of the thresholds after each pass over the data.
-    #[arg(long, value_name = "D", default_value_t = 1.0, allow_hyphen_values = true)]
-    #[arg(help_heading = headings::THRESHOLDS)]
-    pub threshold_decay: f64,
-    /// Merge layers of similar norms on public images into this many groups (clipping per-layer and
-    /// layerwise; for mini-sets also zhang and multipliers).
-    #[arg(long, value_name = "N", help_heading = headings::THRESHOLDS)]
-    pub layer_groups: Option<usize>,
 }
 
 /// How the gradient of an example, or the update of a user, is clipped.
@@ -120,12 +113,38 @@ pub enum ClippingName {
     /// Each layer (for users: each parameter), to a threshold proportional to its norm on public
     /// data.
     Layerwise,
+    /// Each layer (for users: each parameter), to its norm on public data.
+    Zhang,
+    /// As a whole, after each layer (for users: each parameter) was scaled to the largest norm on
+    /// public data.
+    Multipliers,
 }
 
 impl ClippingName {
     /// Returns whether thresholds follow private counts.
     pub(super) fn is_adaptive(self) -> bool {
         matches!(self, Self::Quantile | Self::LayerQuantile)
+    }
+
+    /// Returns whether thresholds follow norms on public data.
+    pub(super) fn follows_public(self) -> bool {
+        matches!(self, Self::Layerwise | Self::Zhang | Self::Multipliers)
+    }
+
+    /// Returns an error for options that the policy ignores.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::Option`] with the first such option.
+    pub(super) fn check_given(self, given: &Given, norm: &'static str) -> Result<(), TrainError> {
+        let choice = format!("with --clipping {}", typed(self));
+        if self == Self::Zhang {
+            given.refuse(&[norm], &choice, "--clipping layerwise")?;
+        }
+        if !self.follows_public() && self != Self::PerLayer {
+            given.refuse(&["--layer-groups"], &choice, "--clipping layerwise")?;
+        }
+        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ use super::options::{
 };
 use super::quantile::QuantileOptions;
 use super::sampling::SamplingOptions;
+use super::thresholds::LayerOptions;
 use super::{TrainError, recipes};
 use crate::models::ModelName;
 
@@ -61,9 +62,12 @@ pub struct TrainOptions {
     /// Network to train [default: transformer for imdb, else cnn; bn-lenet5 for batch clipping].
     #[arg(long, help_heading = headings::EXAMPLES)]
     pub model: Option<SharedName<ModelName, BatchModelName>>,
-    /// Length and thresholds.
+    /// Length and threshold.
     #[command(flatten)]
     pub examples: ExampleOptions,
+    /// Decay and groups of thresholds.
+    #[command(flatten)]
+    pub layers: LayerOptions,
     /// Backend and output.
     #[command(flatten)]
     pub run: RunOptions,
@@ -109,11 +113,12 @@ pub enum Mode {
 }
 
 /// The modes of each help heading whose options some modes do not have.
-const MODES: [(&str, &[Mode]); 11] = [
+const MODES: [(&str, &[Mode]); 12] = [
     (headings::PRIVACY, &[Mode::Individual, Mode::Batch, Mode::Users]),
     (headings::INDEPENDENCE, &[Mode::Individual]),
     (headings::EXAMPLES, &[Mode::Individual, Mode::Ordinary, Mode::Batch]),
     (headings::THRESHOLDS, &[Mode::Individual, Mode::Batch]),
+    (headings::LAYERS, &[Mode::Individual, Mode::Batch, Mode::Users]),
     (headings::QUANTILE, &[Mode::Individual, Mode::Users]),
     (headings::SAMPLING, &[Mode::Individual, Mode::Users]),
     (headings::LOCAL, &[Mode::Batch, Mode::Users]),

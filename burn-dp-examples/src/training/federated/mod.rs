@@ -4,6 +4,7 @@
 mod figures;
 mod norms;
 mod options;
+mod policy;
 mod run;
 mod settings;
 mod training;

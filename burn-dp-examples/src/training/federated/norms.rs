@@ -9,7 +9,8 @@ use burn_dp::optim::FederatedTraining;
 use burn_dp::updates::public_update_norms;
 use burn_dp::{DpError, PublicData};
 
-use super::settings::{FederatedSettings, MEDIAN};
+use super::policy::MEDIAN;
+use super::settings::FederatedSettings;
 use crate::data::shakespeare::Window;
 use crate::models::{NextToken, WindowBatch};
 use crate::plot;
@@ -19,18 +20,19 @@ use crate::training::output::{NORMS_PLOT, PRIVATE_MEANS_PLOT, PRIVATE_MEDIANS_PL
 /// Number of public users whose updates are computed.
 const USERS: usize = 50;
 
-/// Returns the norm in each parameter of the updates of public users.
+/// Returns the norm in each group of parameters of the updates of public users.
 ///
 /// It is public: the model is released, and these users are public.
 pub(super) fn of_public_users(
     settings: &FederatedSettings,
     model: &NextToken,
+    groups: ParameterGroups,
     users: &PublicData<Vec<Window>>,
     device: &Device,
 ) -> Result<PublicNorms, TrainError> {
-    let (update, parameters) = (settings.update()?, ParameterGroups::per_parameter(model)?);
+    let update = settings.update()?;
     let some = users.clone().truncated(USERS);
-    Ok(public_update_norms(parameters, &some, model, |copy, user| {
+    Ok(public_update_norms(groups, &some, model, |copy, user| {
         let losses = |model: &NextToken, windows: Vec<Window>| -> Result<Tensor<1>, DpError> {
             Ok(model.loss(WindowBatch::new(&windows, device)).0)
         };

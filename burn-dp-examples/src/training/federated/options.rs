@@ -16,8 +16,8 @@ pub struct RoundOptions {
     /// guarantee is then for these, and the statement says so [default: all].
     #[arg(long, value_name = "N")]
     pub users: Option<usize>,
-    /// With --clipping layerwise: let the thresholds follow from the roles of --data-dir that count
-    /// as public, about one in ten.
+    /// With --clipping layerwise, zhang or multipliers, or with --layer-groups: let thresholds and
+    /// groups follow from the roles of --data-dir that are held out, about one in ten.
     #[arg(long)]
     #[serde(skip)]
     pub public_users: bool,

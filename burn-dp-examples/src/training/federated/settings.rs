@@ -2,10 +2,7 @@
 
 use burn::module::Module;
 use burn::optim::{ModuleOptimizer, SgdConfig};
-use burn_dp::clipping::{
-    AutomaticClipping, Clipping, CountNoise, FlatClipping, GroupedClipping, LayerwiseClipping,
-    PublicNorms, QuantileClipping, QuantileTracker,
-};
+use burn_dp::clipping::PublicNorms;
 use burn_dp::model::ParameterGroups;
 use burn_dp::optim::PrivacyPlan;
 use burn_dp::updates::federated::{FedAvgConfig, FedSgdConfig, UserUpdate};
@@ -18,6 +15,7 @@ use crate::training::optimizer::optimizer;
 use crate::training::options::{ClippingName, DatasetName, as_typed, typed};
 use crate::training::quantile::RuleName;
 use crate::training::sampling::SamplingSettings;
+use crate::training::thresholds::LayerOptions;
 use crate::training::{
     EarlierLedgers, Mode, OptimizerName, PrivacySettings, TrainError, TrainOptions, checks,
 };
@@ -27,9 +25,6 @@ const EPSILON: f64 = 8.0;
 
 /// Maximum number of predictions in an example, and of values in a layer.
 const MOST: usize = 65_535;
-
-/// The quantile that is reported of the tracked norms.
-pub(super) const MEDIAN: f64 = 0.5;
 
 /// The settings of one user-level training run. Their serialized form contains what a resumed run
 /// must share, by option.
@@ -51,6 +46,9 @@ pub struct FederatedSettings {
     pub quantile_rule: RuleName,
     /// Share of a round's privacy cost that counts may use.
     pub count_share: f64,
+    /// Decay and groups of thresholds.
+    #[serde(flatten)]
+    pub layers: LayerOptions,
     /// Federated averaging: learning rate of the local steps.
     pub local_lr: f64,
     /// How the users of a round are drawn.
@@ -100,13 +98,13 @@ impl TryFrom<&TrainOptions> for FederatedSettings {
             quantile_lr: options.quantile.quantile_lr,
             quantile_rule: options.quantile.quantile_rule,
             count_share: options.quantile.count_share.unwrap_or(0.1),
+            layers: options.layers.clone(),
             local_lr: options.local_lr.unwrap_or(1.0),
             sampling,
             correlated_noise: options.sampling.strategy()?,
             privacy: PrivacySettings::new(&options.privacy, Some(EPSILON), 1e-4)?,
             earlier: EarlierLedgers::read(&options.privacy.earlier_ledger, &options.run.output)?,
-            public_norms_every: (clipping == ClippingName::Layerwise)
-                .then_some(options.rounds.evaluate_every),
+            public_norms_every: clipping.follows_public().then_some(options.rounds.evaluate_every),
             seed: options.data.seed,
         };
         let training = &settings.training;
@@ -128,6 +126,7 @@ impl TryFrom<&TrainOptions> for FederatedSettings {
         ] {
             checks::at_most(name, value, MOST, ", to limit memory")?;
         }
+        settings.layers.check()?;
         checks::positive([
             ("--max-update-norm", training.max_update_norm.unwrap_or(1.0)),
             ("--quantile-lr", settings.quantile_lr),
@@ -147,13 +146,24 @@ impl TryFrom<&TrainOptions> for FederatedSettings {
 /// Checks that no given option is ignored because of another choice.
 fn refuse_foreign(options: &TrainOptions, clipping: ClippingName) -> Result<(), TrainError> {
     let (given, training) = (&options.given, &options.rounds);
-    if clipping != ClippingName::Layerwise {
-        let choice = format!("with --clipping {}", typed(clipping));
-        given.refuse(&["--public-users"], &choice, "--clipping layerwise")?;
+    clipping.check_given(given, "--max-update-norm")?;
+    if options.layers.layer_groups.is_some() && training.track_norms {
+        let reason = "estimates norms of parameters, and with --layer-groups the thresholds are \
+                      for groups of them; leave one of the two out";
+        return Err(TrainError::option("--track-norms", reason));
+    }
+    let choice = match options.layers.layer_groups {
+        Some(_) if !clipping.follows_public() => "--layer-groups".to_string(),
+        _ => format!("--clipping {}", typed(clipping)),
+    };
+    if !clipping.follows_public() && options.layers.layer_groups.is_none() {
+        given.refuse(&["--public-users"], &format!("with {choice}"), "--clipping layerwise")?;
     } else if !training.public_users {
-        let reason = "must be given with --clipping layerwise: about one in ten roles of \
-                      --data-dir then set its thresholds and are not protected; give it if these \
-                      roles are public, or --clipping layer-quantile, which needs none";
+        let reason = format!(
+            "must be given with {choice}: about one in ten roles of --data-dir then set its \
+             thresholds and are not protected; give it if these roles are public, or --clipping \
+             layer-quantile, which needs none"
+        );
         return Err(TrainError::option("--public-users", reason));
     }
     if !clipping.is_adaptive() {
@@ -193,7 +203,7 @@ impl FederatedSettings {
     ///
     /// # Arguments
     ///
-    /// - `public_norms`: measures the norms of the updates of public users in each parameter
+    /// - `public_norms`: measures the norms of the updates of public users in each group
     ///
     /// # Errors
     ///
@@ -203,7 +213,7 @@ impl FederatedSettings {
         &self,
         users: usize,
         model: &M,
-        public_norms: impl FnOnce() -> Result<PublicNorms, TrainError>,
+        public_norms: impl Fn(ParameterGroups) -> Result<PublicNorms, TrainError>,
     ) -> Result<PrivacyPlan, TrainError> {
         let Self { training, privacy, sampling, correlated_noise, .. } = self;
         let users_per_round = training.users_per_round;
@@ -219,58 +229,8 @@ impl FederatedSettings {
         let config = sampling
             .plan(users, users_per_round, correlated_noise.as_ref())?
             .with_unit(UnitOfPrivacy::User)
-            .with_clipping(self.tracked_policy(model, public_norms)?);
+            .with_clipping(self.tracked_policy(model, users, public_norms)?);
         privacy.plan(self.earlier.before(config), training.rounds as u64)
-    }
-
-    /// Returns the clipping policy, with an estimator of norms if it is requested.
-    fn tracked_policy<M: Module>(
-        &self,
-        model: &M,
-        public_norms: impl FnOnce() -> Result<PublicNorms, TrainError>,
-    ) -> Result<Box<dyn Clipping>, TrainError> {
-        let clipping = self.policy(model, public_norms)?;
-        if !self.training.track_norms {
-            return Ok(clipping);
-        }
-        let parameters = ParameterGroups::per_parameter(model)?;
-        // The mean counts norms up to twice the higher quantile.
-        let tracker = QuantileTracker::new(parameters, [MEDIAN, 0.9])?.with_means();
-        Ok(Box::new(tracker.with_clipping(clipping, CountNoise::Share(self.count_share))))
-    }
-
-    fn policy<M: Module>(
-        &self,
-        model: &M,
-        public_norms: impl FnOnce() -> Result<PublicNorms, TrainError>,
-    ) -> Result<Box<dyn Clipping>, TrainError> {
-        let norm = self.training.max_update_norm.unwrap_or(1.0);
-        let layers = match self.clipping {
-            ClippingName::Flat => return Ok(Box::new(FlatClipping::new(norm)?)),
-            ClippingName::Automatic => {
-                return Ok(Box::new(AutomaticClipping::new().with_norm(norm)?));
-            }
-            ClippingName::PerLayer => {
-                let parameters = ParameterGroups::per_parameter(model)?;
-                return Ok(Box::new(GroupedClipping::equal(parameters, norm)?));
-            }
-            ClippingName::Layerwise => {
-                return Ok(Box::new(LayerwiseClipping::enhanced(norm, &public_norms()?)?));
-            }
-            ClippingName::Quantile => None,
-            ClippingName::LayerQuantile => Some(ParameterGroups::per_parameter(model)?),
-        };
-        let mut clipping = QuantileClipping::new(self.target_quantile)?
-            .with_learning_rate(self.quantile_lr)?
-            .with_rule(self.quantile_rule.into())
-            .with_count_noise(CountNoise::Share(self.count_share));
-        if let Some(norm) = self.training.max_update_norm {
-            clipping = clipping.with_initial(norm)?;
-        }
-        Ok(match layers {
-            Some(layers) => Box::new(clipping.with_groups(layers)),
-            None => Box::new(clipping),
-        })
     }
 
     /// Returns the computation of a user.
@@ -324,7 +284,8 @@ mod tests {
         let roles = vec![vec![vec![1; 41]]];
         let public = PublicSource::published("a role").data(roles)?;
         let device = Device::flex().autodiff();
-        settings.plan(users, model, || of_public_users(&settings, model, &public, &device))
+        let norms = |groups| of_public_users(&settings, model, groups, &public, &device);
+        settings.plan(users, model, norms)
     }
 
     #[test]
@@ -339,6 +300,13 @@ mod tests {
             ("--federated --count-share 1", "--count-share must be between 0 and 1, got 1"),
             ("--federated --clipping layerwise", "--public-users must be given with --clipping"),
             ("--federated --public-users", "--public-users has no meaning with --clipping quan"),
+            ("--federated --clipping per-layer --layer-groups 2", "given with --layer-groups"),
+            ("--federated --clipping per-layer --layer-groups 0", "given with --layer-groups"),
+            ("--federated --threshold-decay 0", "--threshold-decay must be a number greater"),
+            (
+                "--federated --clipping zhang --layer-groups 2 --public-users --track-norms",
+                "--track-norms estimates norms of parameters",
+            ),
         ] {
             let error = settings(line).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
@@ -353,13 +321,15 @@ mod tests {
             ("--clipping layerwise", "--quantile-lr 3", "--clipping quantile"),
             ("--clipping layerwise", "--quantile-rule linear", "--clipping quantile"),
             ("--clipping flat", "--count-share 0.2", "--clipping quantile or --track-norms"),
+            ("--clipping zhang", "--max-update-norm 2", "--clipping layerwise"),
             ("--algorithm fed-sgd", "--local-lr 77", "--algorithm fed-avg"),
             ("--algorithm fed-sgd", "--local-epochs 9", "--algorithm fed-avg"),
             ("--algorithm fed-sgd", "--local-batch-size 9", "--algorithm fed-avg"),
             ("--server-optimizer adam", "--server-momentum 0.3", "--server-optimizer sgd"),
             ("--server-optimizer adam", "--server-lr-over-threshold", "--server-optimizer sgd"),
         ] {
-            let confirmed = if choice.ends_with("layerwise") { "--public-users" } else { "" };
+            let public = ["layerwise", "zhang"].iter().any(|name| choice.ends_with(name));
+            let confirmed = if public { "--public-users" } else { "" };
             let line = format!("--federated {choice} {confirmed} {option}");
             let error = settings(&line).unwrap_err().to_string();
             let name = option.split(' ').next().unwrap();
@@ -376,8 +346,8 @@ mod tests {
     fn the_plan_protects_users_with_every_policy() {
         let model = NextTokenConfig::new(10).with_hidden(4).init(&Device::flex().autodiff());
         for &clipping in ClippingName::value_variants() {
+            let confirmed = if clipping.follows_public() { "--public-users" } else { "" };
             let clipping = typed(clipping);
-            let confirmed = if clipping == "layerwise" { "--public-users" } else { "" };
             for tracked in ["", "--track-norms"] {
                 let line = format!(
                     "--federated --users-per-round 50 --clipping {clipping} {confirmed} {tracked}"
@@ -391,6 +361,21 @@ mod tests {
                 let means = means.iter().filter(|(name, _)| name.ends_with(" mean")).count();
                 assert_eq!(means > 0, !tracked.is_empty());
             }
+        }
+        for (policy, words) in [
+            ("zhang", "per layer"),
+            ("zhang --threshold-decay 0.5", "times 0.5 every 5 steps"),
+            ("layerwise --layer-groups 2", "per layer"),
+            ("multipliers --layer-groups 2", "multiplied"),
+            ("per-layer --layer-groups 2", "per group"),
+        ] {
+            let line = format!("--federated --public-users --clipping {policy}");
+            let plan = plan(&line, 1000, &model).unwrap();
+            let described = plan.clipping().describe();
+            assert!(described.contains(words), "{policy}: {described}");
+            let groups = plan.clipping().thresholds(0).unwrap().groups().len();
+            let merged = policy.contains("--layer-groups");
+            assert_eq!(groups == 2, merged, "{policy}: {groups}");
         }
         let linear = plan("--federated --quantile-rule linear", 1000, &model).unwrap();
         let described = linear.clipping().describe();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use burn::tensor::{Device, Tensor};
 use burn_dp::DpError;
 use burn_dp::clipping::PublicNorms;
+use burn_dp::model::ParameterGroups;
 use burn_dp::optim::FederatedTraining;
 
 use super::users::{Users, measure};
@@ -13,7 +14,6 @@ use crate::data::shakespeare::Window;
 use crate::models::{NextToken, NextTokenConfig, WindowBatch};
 use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
-use crate::training::options::ClippingName;
 use crate::training::{Evaluation, TrainError};
 
 /// A training run that has been checked and can start or continue.
@@ -51,7 +51,7 @@ impl<'a> UserTraining<'a> {
             .with_hidden(training.hidden)
             .with_tied(training.tied);
         let model = config.init(&device.clone().autodiff());
-        let norms = || public_norms(settings, &model, users, device);
+        let norms = |groups| public_norms(settings, &model, groups, users, device);
         let plan = settings.plan(users.train.users().len(), &model, norms)?;
         let server = settings.server();
         let (optim, model) = match checkpoints {
@@ -105,9 +105,13 @@ impl<'a> UserTraining<'a> {
                 continue;
             }
             time += since.elapsed();
-            let public = public_norms(settings, &model, users, device)?;
-            if settings.clipping == ClippingName::Layerwise {
-                training.learn_from_public(&public)?;
+            let parameters = ParameterGroups::per_parameter(&model)?;
+            let public = public_norms(settings, &model, parameters, users, device)?;
+            if settings.clipping.follows_public() {
+                let clipping = training.optimizer().plan().clipping();
+                let groups = clipping.thresholds(0)?.groups().clone();
+                let followed = public_norms(settings, &model, groups, users, device)?;
+                training.learn_from_public(&followed)?;
             }
             if let Some(checkpoints) = checkpoints
                 && round < rounds
@@ -139,8 +143,9 @@ impl<'a> UserTraining<'a> {
                 (test, last.update_norms.clone())
             }
             None => {
-                let norms = norms::named(&public_norms(settings, &model, users, device)?);
-                (measure(&model, &users.test, device), norms)
+                let parameters = ParameterGroups::per_parameter(&model)?;
+                let norms = public_norms(settings, &model, parameters, users, device)?;
+                (measure(&model, &users.test, device), norms::named(&norms))
             }
         };
         let (optim, plan) = (training.optimizer(), training.optimizer().plan());
@@ -191,8 +196,9 @@ fn threshold(training: &FederatedTraining) -> Result<f64, DpError> {
 fn public_norms(
     settings: &FederatedSettings,
     model: &NextToken,
+    groups: ParameterGroups,
     users: &Users,
     device: &Device,
 ) -> Result<PublicNorms, TrainError> {
-    norms::of_public_users(settings, model, &users.test, &device.clone().autodiff())
+    norms::of_public_users(settings, model, groups, &users.test, &device.clone().autodiff())
 }

@@ -17,8 +17,6 @@ pub struct ClippingSettings {
     pub count_noise: CountNoise,
     /// Factor of the thresholds after each pass over the data.
     pub decay: f64,
-    /// Layerwise: whether the whole gradient is clipped.
-    pub multipliers: bool,
     /// Number of groups that layers are merged into.
     pub groups: Option<usize>,
 }
@@ -40,7 +38,7 @@ impl ClippingSettings {
     ///
     /// Returns [`TrainError::Option`] for an option of another policy, or an impossible value.
     pub(super) fn new(options: &TrainOptions) -> Result<Self, TrainError> {
-        let TrainOptions { individual, examples, quantile, given, .. } = options;
+        let TrainOptions { individual, layers, quantile, given, .. } = options;
         let name = options.clipping.and_then(|name| name.first).unwrap_or(ClippingName::Flat);
         let refuse = |options: &[&'static str], needed: &str| {
             let choice = format!("with --clipping {}", typed(name));
@@ -49,12 +47,7 @@ impl ClippingSettings {
         if !name.is_adaptive() {
             refuse(&OF_QUANTILE, "quantile")?;
         }
-        if name != ClippingName::Layerwise {
-            refuse(&["--layer-multipliers"], "layerwise")?;
-        }
-        if !matches!(name, ClippingName::Layerwise | ClippingName::PerLayer) {
-            refuse(&["--layer-groups"], "layerwise")?;
-        }
+        name.check_given(given, "--max-grad-norm")?;
         let between = |value: f64| (0.0..=1.0).contains(&value);
         let target = [("--target-quantile", quantile.target_quantile)];
         checks::in_range(target, between, "between 0 and 1")?;
@@ -64,9 +57,8 @@ impl ClippingSettings {
         let inside = |value: f64| value > 0.0 && value < 1.0;
         checks::in_range(share, inside, "between 0 and 1, both excluded")?;
         let noise = individual.count_noise.map(|noise| ("--count-noise", noise));
-        let decay = ("--threshold-decay", examples.threshold_decay);
-        checks::positive(noise.into_iter().chain([decay]))?;
-        checks::at_least_one(examples.layer_groups.map(|groups| ("--layer-groups", groups)))?;
+        checks::positive(noise)?;
+        layers.check()?;
         let settings = Self {
             name: match name {
                 ClippingName::Quantile if individual.quantile_per_layer => {
@@ -80,9 +72,8 @@ impl ClippingSettings {
                 (None, Some(std)) => CountNoise::Std(std),
                 (None, None) => CountNoise::default(),
             },
-            decay: examples.threshold_decay,
-            multipliers: individual.layer_multipliers,
-            groups: examples.layer_groups,
+            decay: layers.threshold_decay,
+            groups: layers.layer_groups,
         };
         if !settings.needs_public() {
             refuse(&PUBLIC_OPTIONS, "layerwise")?;
@@ -92,12 +83,12 @@ impl ClippingSettings {
 
     /// Returns whether the policy needs public images.
     pub(super) fn needs_public(&self) -> bool {
-        self.name == ClippingName::Layerwise || self.groups.is_some()
+        self.name.follows_public() || self.groups.is_some()
     }
 
     /// Returns whether the public norms are measured again after each pass over the data.
     pub(super) fn adapts(&self) -> bool {
-        self.name == ClippingName::Layerwise
+        self.name.follows_public()
     }
 
     /// Returns the threshold where none is given. The recipe's threshold is for fixed thresholds.
@@ -121,13 +112,9 @@ mod tests {
 
     #[test]
     fn options_of_another_policy_are_refused_by_name() {
-        for line in [
-            "--target-quantile 0.5",
-            "--count-share 0.5",
-            "--layer-multipliers",
-            "--layer-groups 2",
-            "--public-size 2",
-        ] {
+        for line in
+            ["--target-quantile 0.5", "--count-share 0.5", "--layer-groups 2", "--public-size 2"]
+        {
             let name = line.split(' ').next().unwrap();
             let text = error(line);
             assert!(text.starts_with(name) && text.contains("--clipping flat"), "{text}");

@@ -8,7 +8,7 @@ use burn_dp::optim::{DpOptimizer, PrivacyPlan};
 
 use super::IndividualSettings;
 use crate::data::folder;
-use crate::training::options::{DatasetName, OptimizerName, typed};
+use crate::training::options::{ClippingName, DatasetName, OptimizerName, typed};
 use crate::training::progress::{Column, EPSILON, TEST_ACCURACY, TEST_LOSS, counted};
 use crate::training::statement::{Described, published_number};
 use crate::training::summary::Summary;
@@ -38,7 +38,7 @@ pub struct RunFigures {
     pub steps: usize,
     /// Expected size of a logical batch.
     pub expected_batch_size: usize,
-    /// Clipping threshold; absent without privacy.
+    /// Clipping threshold; absent without privacy, and where public norms are the thresholds.
     pub max_grad_norm: Option<f64>,
     /// The clipping policy in words; absent without privacy.
     pub clipping: Option<String>,
@@ -120,7 +120,9 @@ impl RunFigures {
             sampling_probability: plan.map(PrivacyPlan::sampling_probability),
             steps,
             expected_batch_size: settings.mean_batch(train_items),
-            max_grad_norm: private.map(|private| private.max_grad_norm),
+            max_grad_norm: private
+                .filter(|private| private.clipping.name != ClippingName::Zhang)
+                .map(|private| private.max_grad_norm),
             clipping: plan.map(|plan| plan.clipping().describe()),
             thresholds: adapted.into_iter().collect(),
             test_accuracy: test.accuracy,

@@ -54,10 +54,6 @@ pub struct IndividualOptions {
     #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
     #[arg(help_heading = headings::INDIVIDUAL)]
     pub count_noise: Option<f64>,
-    /// Layerwise: scale each layer to the largest norm on public images, then clip the whole
-    /// gradient.
-    #[arg(long, help_heading = headings::INDIVIDUAL)]
-    pub layer_multipliers: bool,
     /// With --resume: continue after the last released step where the steps since the checkpoint
     /// cannot be repeated bit for bit (on another machine, for example). Their privacy stays spent;
     /// their updates are lost.

@@ -47,10 +47,14 @@ pub(super) fn policy<E: Encoder, M: Classifier<Inputs = E::Inputs>>(
         }
         ClippingName::Layerwise => {
             let norms = public.norms(model, settings.groups)?;
-            match settings.multipliers {
-                true => Box::new(MultipliedClipping::from_public(max_grad_norm, &norms)?),
-                false => Box::new(LayerwiseClipping::enhanced(max_grad_norm, &norms)?),
-            }
+            Box::new(LayerwiseClipping::enhanced(max_grad_norm, &norms)?)
+        }
+        ClippingName::Zhang => {
+            Box::new(LayerwiseClipping::zhang(&public.norms(model, settings.groups)?)?)
+        }
+        ClippingName::Multipliers => {
+            let norms = public.norms(model, settings.groups)?;
+            Box::new(MultipliedClipping::from_public(max_grad_norm, &norms)?)
         }
     };
     decaying(policy, settings.decay, steps_per_epoch)
@@ -82,7 +86,9 @@ mod tests {
             ("quantile --quantile-per-layer", "per group"),
             ("layer-quantile", "per group"),
             ("layerwise", "per layer"),
-            ("layerwise --layer-multipliers", "multiplied"),
+            ("zhang", "per layer"),
+            ("zhang --layer-groups 2", "per layer"),
+            ("multipliers", "multiplied"),
             ("flat --threshold-decay 0.9", "schedule: times 0.9 every 7 steps"),
         ] {
             let line = format!("train --clipping {line}");
