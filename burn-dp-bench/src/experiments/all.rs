@@ -18,7 +18,8 @@ pub struct AllOptions {
     #[arg(long)]
     pub quick: bool,
     /// Folder with the four IDX files of MNIST and with shakespeare-users.jsonl, plain or gzip, or
-    /// with the subfolders mnist and shakespeare; without it, synthetic digits and roles.
+    /// with the subfolders mnist and shakespeare; without it, synthetic digits and roles. Needed
+    /// without --quick, also with the binary version of CIFAR-10 in the subfolder cifar10.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Seeds of initial weights and synthetic digits.
@@ -71,6 +72,9 @@ const SETTINGS: &str = "settings.json";
 impl AllOptions {
     /// Returns an error if a data set is missing, before hours of measurements.
     fn check_data(&self) -> Result<(), TrainError> {
+        if !self.quick {
+            super::trial::cifar10_of(self.data_dir.as_deref())?;
+        }
         let Some(folder) = &self.data_dir else { return Ok(()) };
         mnist::from_folder(folder)?;
         match shakespeare::file_of(folder) {

@@ -20,8 +20,10 @@ pub struct FigureOptions {
     #[arg(long)]
     pub quick: bool,
     /// Folder with the four IDX files of MNIST, or its subfolder mnist, plain or gzip; without it,
-    /// the synthetic digits. For experiments on users, with shakespeare-users.jsonl, or the
-    /// subfolder shakespeare, plain or gzip; without it, synthetic roles.
+    /// the synthetic digits. Without --quick, experiments on scaling (tan-…) train on CIFAR-10:
+    /// with its binary version, or the subfolder cifar10. For experiments on users, with
+    /// shakespeare-users.jsonl, or the subfolder shakespeare, plain or gzip; without it, synthetic
+    /// roles.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Seeds of initial weights and synthetic digits, one run each; noise and sampling never use

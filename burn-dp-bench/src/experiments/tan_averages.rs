@@ -8,18 +8,19 @@
 
 use burn::optim::SgdConfig;
 use burn::tensor::Device;
-use burn_dp::nn::RandomCrop;
 use burn_dp::optim::{PrivacyPlanConfig, WeightAverage};
 use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{Outcome, Trial, images_of_seeds};
+use super::trial::{Network, Outcome, Trial};
 
 pub(super) const NAME: &str = "tan-averages";
 
 /// What is trained.
+#[derive(Debug)]
 struct Setting {
+    network: Network,
     images: [usize; 2],
     batch: f64,
     sigma: f64,
@@ -27,12 +28,12 @@ struct Setting {
     lr: f64,
     copies: &'static [usize],
     decay: f64,
+    /// Largest shift of a copy, in pixels.
+    crop: usize,
 }
 
-/// Largest shift of a copy, in pixels.
-const CROP: usize = 2;
-
 const QUICK: Setting = Setting {
+    network: Network::Cnn,
     images: [4_000, 2_000],
     batch: 256.0,
     sigma: 2.0,
@@ -40,22 +41,25 @@ const QUICK: Setting = Setting {
     lr: 1.0,
     copies: &[1, 2, 4],
     decay: 0.95,
+    crop: 2,
 };
 
 const PAPER: Setting = Setting {
-    images: [60_000, 10_000],
+    network: Network::WRN_16_4,
+    images: [50_000, 10_000],
     batch: 4096.0,
     sigma: 3.0,
-    steps: 600,
-    lr: 1.0,
+    steps: 2_500,
+    lr: 4.0,
     copies: &[1, 2, 4, 8, 16],
-    decay: 0.99,
+    decay: 0.9999,
+    crop: 4,
 };
 
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
     let setting = if measured.quick() { QUICK } else { PAPER };
-    let data = images_of_seeds(&measured, setting.images)?;
+    let data = setting.network.images_of_seeds(&measured, setting.images)?;
     measured.expect((1 + setting.copies.len()) * data.len());
     // Without copies, then with one or more random copies of each image.
     let copies = [0].into_iter().chain(setting.copies.iter().copied());
@@ -70,14 +74,17 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
                     .with_noise_multiplier(setting.sigma);
                 let lr = |_, _| setting.lr;
                 let average = WeightAverage::new(setting.decay)?;
-                let trial = Trial::new(plan, SgdConfig::new().init(), &lr).with_average(average);
+                let trial = Trial::new(plan, SgdConfig::new().init(), &lr)
+                    .with_network(setting.network)
+                    .with_average(average);
                 let trial = match copies {
                     0 => trial,
-                    _ => trial.with_copies(copies, RandomCrop::new(CROP)?),
+                    _ => trial.with_copies(copies, setting.network.crop(setting.crop)?),
                 };
                 trial.run(data, *seed, device)
             };
-            found.push(measured.measure(&format!("K = {copies}, seed {seed}"), run)?);
+            found
+                .push(measured.measure(&format!("K = {copies} of {setting:?}, seed {seed}"), run)?);
         }
         let of_last: Vec<f64> = found.iter().map(|outcome| outcome.accuracy).collect();
         let of_average: Vec<f64> = found.iter().filter_map(|outcome| outcome.averaged).collect();
@@ -91,12 +98,18 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         figure: "TAN Without a Burn, section 5: augmentation multiplicity and averaged weights"
             .into(),
         setting: format!(
-            "A CNN, B = {}, σ = {}, {} steps of SGD, {} seeds. K copies of each image are shifted \
-             by up to {CROP} pixels (K = 0: the image itself). Weights are averaged with decay {}.",
+            "{}, {} images of {}, B = {}, σ = {}, {} steps of SGD, {} seeds. K copies of each \
+             image are shifted by up to {} pixels{} (K = 0: the image itself). Weights are \
+             averaged with decay {}.",
+            setting.network.described(),
+            setting.images[0],
+            setting.network.images_name(&measured),
             setting.batch,
             setting.sigma,
             setting.steps,
             data.len(),
+            setting.crop,
+            setting.network.mirrored(),
             setting.decay
         ),
         labels: ["Accuracy at the same privacy", "copies K of each image", "test accuracy"]

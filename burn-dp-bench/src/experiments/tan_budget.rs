@@ -14,7 +14,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{SgdSettings, accuracies};
+use super::trial::{Network, SgdSettings, accuracies};
 
 pub(super) const NAME: &str = "tan-budget";
 
@@ -22,6 +22,7 @@ const DELTA: f64 = 1e-5;
 
 /// What all runs share, and their batch sizes.
 struct Setting {
+    network: Network,
     images: [usize; 2],
     epsilon: f64,
     /// Images that a run computes: batch size times number of steps.
@@ -32,6 +33,7 @@ struct Setting {
 }
 
 const QUICK: Setting = Setting {
+    network: Network::Cnn,
     images: [4_000, 2_000],
     epsilon: 1.0,
     compute: 15_360.0,
@@ -40,7 +42,8 @@ const QUICK: Setting = Setting {
 };
 
 const PAPER: Setting = Setting {
-    images: [60_000, 10_000],
+    network: Network::WRN_16_4,
+    images: [50_000, 10_000],
     epsilon: 8.0,
     compute: 4_096.0 * 2_500.0,
     batches: [256.0, 1_024.0, 4_096.0, 16_384.0],
@@ -87,7 +90,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         let mut choice = Choice { batch, sigma, eta, accuracy: 0.0 };
         for (line, distance) in series.iter_mut().zip(setting.distances) {
             let lr = distance / steps as f64;
-            let found = accuracies(&mut measured, plan, SgdSettings::plain(lr), setting.images)?;
+            let settings = SgdSettings::plain(setting.network, lr);
+            let found = accuracies(&mut measured, plan, settings, setting.images)?;
             let point = FigurePoint::of(sigma, &found);
             choice.accuracy = point.map_or(choice.accuracy, |point| choice.accuracy.max(point.y));
             line.points.extend(point);
@@ -99,11 +103,12 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         figure: "TAN Without a Burn, section 3: batch size, noise and steps for a compute limit"
             .into(),
         setting: format!(
-            "A CNN, {} images of {}, SGD. All runs compute B · S = {} images in S steps, and their \
+            "{}, {} images of {}, SGD. All runs compute B · S = {} images in S steps, and their \
              σ is calibrated to ε = {} at δ = {DELTA:e}: B (σ) = {}. Their learning rates are \
              constant numbers over S; each B is compared at its best. {} seeds.",
+            setting.network.described(),
             setting.images[0],
-            measured.images_name(),
+            setting.network.images_name(&measured),
             setting.compute,
             setting.epsilon,
             pairs.collect::<Vec<_>>().join(", "),

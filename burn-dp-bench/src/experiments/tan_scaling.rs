@@ -14,12 +14,13 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{SgdSettings, accuracies};
+use super::trial::{Network, SgdSettings, accuracies};
 
 pub(super) const NAME: &str = "tan-scaling";
 
 /// The large run, and the factors of the small runs.
 struct Setting {
+    network: Network,
     images: [usize; 2],
     large: RunPlan,
     factors: &'static [f64],
@@ -27,15 +28,16 @@ struct Setting {
 }
 
 const QUICK: Setting = Setting {
+    network: Network::Cnn,
     images: [12_000, 2_000],
     large: RunPlan { expected_batch_size: 1024.0, noise_multiplier: 3.0, steps: 120 },
     factors: &[32.0, 16.0, 8.0, 4.0],
     lr: 1.0,
 };
 
-/// The paper's image settings are far beyond a CPU; this tests the law with more steps and images.
 const PAPER: Setting = Setting {
-    images: [60_000, 10_000],
+    network: Network::WRN_16_4,
+    images: [50_000, 10_000],
     large: RunPlan { expected_batch_size: 4096.0, noise_multiplier: 3.0, steps: 2_500 },
     factors: &[32.0, 16.0, 8.0, 4.0],
     lr: 4.0,
@@ -46,7 +48,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let setting = if measured.quick() { QUICK } else { PAPER };
     measured.expect((setting.factors.len() + 1) * measured.seeds.len());
     let of_plan = |plan: RunPlan, measured: &mut Measured| {
-        accuracies(measured, plan, SgdSettings::plain(setting.lr), setting.images)
+        let settings = SgdSettings::plain(setting.network, setting.lr);
+        accuracies(measured, plan, settings, setting.images)
     };
     let mut small = Vec::new();
     for &factor in setting.factors {
@@ -78,8 +81,11 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Findings {
         figure: "TAN Without a Burn, figure 1".into(),
         setting: format!(
-            "A CNN, {} steps of SGD, σ/B constant, {} seeds. The large run (B = {large}, σ = {}) \
-             has ε = {spent:.2} at δ = 1e-5.",
+            "{}, {} images of {}, {} steps of SGD, σ/B constant, {} seeds. The large run (B = \
+             {large}, σ = {}) has ε = {spent:.2} at δ = 1e-5.",
+            setting.network.described(),
+            setting.images[0],
+            setting.network.images_name(&measured),
             setting.large.steps,
             found.len(),
             setting.large.noise_multiplier

@@ -12,70 +12,80 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
-use super::trial::{SgdSettings, accuracies};
+use super::trial::{Network, SgdSettings, accuracies};
 
 pub(super) const NAME: &str = "tan-transfer";
 
 /// The large run, the factor of the small one, and the learning rates of the grid.
 struct Setting {
+    /// The network; several that differ in the order of normalization and ReLU are compared, too.
+    networks: &'static [Network],
     images: [usize; 2],
     large: RunPlan,
     factor: f64,
     /// Learning rates over 1 minus the momentum.
     rates: &'static [f64],
+    /// Random shift of the images, in pixels, where they are shifted.
+    shift: usize,
 }
 
 const MOMENTA: [f64; 2] = [0.0, 0.9];
-/// Random shifts of the images, in pixels.
-const SHIFTS: [usize; 2] = [0, 2];
 
 const QUICK: Setting = Setting {
+    networks: &[Network::Cnn],
     images: [8_000, 2_000],
     large: RunPlan { expected_batch_size: 256.0, noise_multiplier: 2.0, steps: 80 },
     factor: 8.0,
     rates: &[0.5, 1.0, 2.0, 4.0],
+    shift: 2,
 };
 
 const PAPER: Setting = Setting {
-    images: [60_000, 10_000],
+    networks: &[Network::WRN_16_4, Network::WideResNet { depth: 16, factor: 4, norm_first: true }],
+    images: [50_000, 10_000],
     large: RunPlan { expected_batch_size: 4096.0, noise_multiplier: 3.0, steps: 2_500 },
     factor: 16.0,
     rates: &[1.0, 2.0, 4.0, 8.0],
+    shift: 4,
 };
 
 pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(NAME, options)?;
-    let Setting { images: sizes, large, factor, rates } =
-        if measured.quick() { QUICK } else { PAPER };
+    let setting = if measured.quick() { QUICK } else { PAPER };
+    let Setting { networks, images: sizes, large, factor, rates, .. } = setting;
     let small = large.scaled_down(factor).map_err(DpError::from)?;
-    measured.expect(2 * MOMENTA.len() * SHIFTS.len() * rates.len() * measured.seeds.len());
+    let lines = setting.lines();
+    measured.expect(2 * lines.len() * rates.len() * measured.seeds.len());
     let (mut series, mut grids) = (Vec::new(), Vec::new());
     for plan in [small, large] {
         let batch = plan.expected_batch_size;
         let mut grid = Vec::new();
-        for (momentum, shift) in MOMENTA.into_iter().flat_map(|one| SHIFTS.map(|two| (one, two))) {
+        for (line, name) in &lines {
             let mut points = Vec::new();
             for &rate in rates {
-                let settings = SgdSettings { lr: rate * (1.0 - momentum), momentum, shift };
+                let settings = SgdSettings { lr: rate * (1.0 - line.momentum), ..*line };
                 let found = accuracies(&mut measured, plan, settings, sizes)?;
                 points.extend(FigurePoint::of(rate, &found));
             }
             grid.extend_from_slice(&points);
-            let shifted = if shift > 0 { ", shifted" } else { "" };
-            let name = format!("B = {batch}, momentum {momentum}{shifted}");
-            series.push(FigureSeries { name, points });
+            series.push(FigureSeries { name: format!("B = {batch}, {name}"), points });
         }
         grids.push(grid);
     }
+    let orders = match networks.len() {
+        1 => "",
+        _ => ", and with normalization before and after ReLU",
+    };
     measured.finish(Findings {
         figure: "TAN Without a Burn, figure 1: hyper-parameters from a small batch".into(),
         setting: format!(
-            "A CNN, {} images of {}, {} steps of SGD, σ/B constant: B = {} with σ = {}, and B = {} \
+            "{}, {} images of {}, {} steps of SGD, σ/B constant: B = {} with σ = {}, and B = {} \
              with σ = {}, {} seeds. The grid has {} learning rates, each without momentum and, \
-             times 0.1, with momentum 0.9, with and without a random shift of the images by up to \
-             {} pixels.",
+             times 0.1, with momentum 0.9, with images as they are, and shifted by up to {} \
+             pixels{}{orders}.",
+            networks[0].described(),
             sizes[0],
-            measured.images_name(),
+            networks[0].images_name(&measured),
             large.steps,
             small.expected_batch_size,
             small.noise_multiplier,
@@ -83,7 +93,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             large.noise_multiplier,
             measured.seeds.len(),
             rates.len(),
-            SHIFTS[1]
+            setting.shift,
+            networks[0].mirrored()
         ),
         labels: [
             "Hyper-parameters at a small and at a large batch",
@@ -94,6 +105,25 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         series,
         verdicts: vec![transfers(&grids[0], &grids[1]), ranks(&grids[0], &grids[1])],
     })
+}
+
+impl Setting {
+    /// Returns everything that is compared but the learning rates, with its names.
+    fn lines(&self) -> Vec<(SgdSettings, String)> {
+        let mut lines = Vec::new();
+        for &network in self.networks {
+            for (momentum, shift) in MOMENTA.into_iter().flat_map(|m| [(m, 0), (m, self.shift)]) {
+                let order = match network {
+                    Network::WideResNet { norm_first: true, .. } => ", normalized first",
+                    _ => "",
+                };
+                let shifted = if shift > 0 { ", shifted" } else { "" };
+                let line = SgdSettings { momentum, shift, ..SgdSettings::plain(network, 1.0) };
+                lines.push((line, format!("momentum {momentum}{shifted}{order}")));
+            }
+        }
+        lines
+    }
 }
 
 /// Compares what is best at the small batch with what is best at the large one. Where all

@@ -1,5 +1,7 @@
 //! One private training run of a small image classifier, for experiments that compare such runs.
 
+use std::path::Path;
+
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{ModuleOptimizer, SgdConfig};
 use burn::tensor::{Device, Tensor};
@@ -10,8 +12,8 @@ use burn_dp::nn::RandomCrop;
 use burn_dp::optim::{PrivacyPlanConfig, WeightAverage};
 use burn_dp::sampling::AugmentationBatcher;
 use burn_dp_accountant::RunPlan;
-use burn_dp_examples::data::{ImageBatcher, ImageItem, Splits, digits, mnist};
-use burn_dp_examples::models::{Augmented, Classifier, CnnConfig};
+use burn_dp_examples::data::{ImageBatcher, ImageItem, Splits, cifar10, digits, mnist};
+use burn_dp_examples::models::{Augmented, Classifier, CnnConfig, WideResNetConfig};
 use burn_dp_examples::training::{Evaluation, TrainError};
 
 use super::measured::Measured;
@@ -27,8 +29,70 @@ pub(crate) struct Trial<'a> {
     plan: PrivacyPlanConfig,
     optimizer: ModuleOptimizer,
     lr: &'a dyn Fn(u64, f64) -> f64,
+    network: Network,
     copies: Option<(usize, RandomCrop)>,
     average: Option<WeightAverage>,
+}
+
+/// What is trained, and on which images.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Network {
+    /// The CNN, on MNIST or the synthetic digits.
+    #[default]
+    Cnn,
+    /// A wide residual network with 16 groups, on CIFAR-10, as in the papers on scaling.
+    WideResNet {
+        depth: usize,
+        factor: usize,
+        /// Whether the normalization before a convolution comes before ReLU.
+        norm_first: bool,
+    },
+}
+
+impl Network {
+    /// The network that the papers on scaling train.
+    pub(super) const WRN_16_4: Self = Self::WideResNet { depth: 16, factor: 4, norm_first: false };
+
+    /// Returns the network with an article.
+    pub(super) fn described(self) -> String {
+        match self {
+            Self::Cnn => "A CNN".into(),
+            Self::WideResNet { depth, factor, .. } => format!("A WRN-{depth}-{factor}"),
+        }
+    }
+
+    /// Returns the name of the images.
+    pub(super) fn images_name(self, measured: &Measured) -> &'static str {
+        match self {
+            Self::Cnn => measured.images_name(),
+            Self::WideResNet { .. } => "CIFAR-10",
+        }
+    }
+
+    /// Says what else is done to an image that is shifted.
+    pub(super) fn mirrored(self) -> &'static str {
+        if self == Self::Cnn { "" } else { " and mirrored at random" }
+    }
+
+    /// Returns the random shift of an image by up to `pixels`; natural images are mirrored, too.
+    pub(super) fn crop(self, pixels: usize) -> Result<RandomCrop, DpError> {
+        let crop = RandomCrop::new(pixels)?;
+        Ok(if self == Self::Cnn { crop } else { crop.with_mirror() })
+    }
+
+    /// Returns the images of each seed.
+    pub(super) fn images_of_seeds(
+        self,
+        measured: &Measured,
+        sizes: [usize; 2],
+    ) -> Result<Vec<(u64, Splits<ImageBatcher>)>, TrainError> {
+        if self == Self::Cnn {
+            return images_of_seeds(measured, sizes);
+        }
+        let [train, test] = sizes;
+        let images = cifar10_of(measured.data_dir.as_deref())?.truncated(train, test);
+        Ok(measured.seeds.iter().map(|&seed| (seed, images.clone())).collect())
+    }
 }
 
 /// The results of a training run.
@@ -38,6 +102,16 @@ pub(crate) struct Outcome {
     pub(crate) accuracy: f64,
     /// Test accuracy of the averaged weights, if averaging is on.
     pub(crate) averaged: Option<f64>,
+}
+
+/// Returns the images of CIFAR-10.
+pub(super) fn cifar10_of(folder: Option<&Path>) -> Result<Splits<ImageBatcher>, TrainError> {
+    let folder = folder.ok_or_else(|| {
+        let reason = "must be given: the setting of the paper trains on CIFAR-10; name the folder \
+                      of its binary version, or give --quick";
+        TrainError::option("--data-dir", reason)
+    })?;
+    Ok(cifar10::read(folder)?)
 }
 
 /// Returns the images of an experiment.
@@ -71,9 +145,10 @@ fn sgd(momentum: f64) -> ModuleOptimizer {
     SgdConfig::new().with_momentum((momentum > 0.0).then_some(config)).init()
 }
 
-/// SGD of a training run of given batch size, noise and length.
+/// Network and SGD of a training run of given batch size, noise and length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SgdSettings {
+    pub(super) network: Network,
     pub(super) lr: f64,
     pub(super) momentum: f64,
     /// Largest random shift of an image, in pixels.
@@ -82,13 +157,13 @@ pub(super) struct SgdSettings {
 
 impl SgdSettings {
     /// Chooses SGD without momentum on the images as they are.
-    pub(super) const fn plain(lr: f64) -> Self {
-        Self { lr, momentum: 0.0, shift: 0 }
+    pub(super) const fn plain(network: Network, lr: f64) -> Self {
+        Self { network, lr, momentum: 0.0, shift: 0 }
     }
 }
 
-/// Measures the test accuracies of the CNN, trained by SGD with the batch size, the noise and the
-/// length of `plan`, one for each seed.
+/// Measures the test accuracies of the network, trained by SGD with the batch size, the noise and
+/// the length of `plan`, one for each seed.
 pub(super) fn accuracies(
     measured: &mut Measured,
     plan: RunPlan,
@@ -96,7 +171,7 @@ pub(super) fn accuracies(
     sizes: [usize; 2],
 ) -> Result<Vec<f64>, TrainError> {
     let mut found = Vec::new();
-    for (seed, data) in images_of_seeds(measured, sizes)? {
+    for (seed, data) in settings.network.images_of_seeds(measured, sizes)? {
         let name = format!("{plan:?}, {settings:?}, {sizes:?} images, seed {seed}");
         let run = |device: &Device| accuracy(plan, settings, &data, seed, device);
         found.push(measured.measure(&name, run)?);
@@ -106,7 +181,7 @@ pub(super) fn accuracies(
 
 fn accuracy(
     plan: RunPlan,
-    SgdSettings { lr, momentum, shift }: SgdSettings,
+    SgdSettings { network, lr, momentum, shift }: SgdSettings,
     data: &Splits<ImageBatcher>,
     seed: u64,
     device: &Device,
@@ -115,10 +190,10 @@ fn accuracy(
         .with_steps(plan.steps)
         .with_noise_multiplier(plan.noise_multiplier);
     let lr = |_, _| lr;
-    let trial = Trial::new(config, sgd(momentum), &lr);
+    let trial = Trial::new(config, sgd(momentum), &lr).with_network(network);
     let trial = match shift {
         0 => trial,
-        _ => trial.with_copies(1, RandomCrop::new(shift)?),
+        _ => trial.with_copies(1, network.crop(shift)?),
     };
     Ok(trial.run(data, seed, device)?.accuracy)
 }
@@ -134,7 +209,12 @@ impl<'a> Trial<'a> {
         optimizer: ModuleOptimizer,
         lr: &'a dyn Fn(u64, f64) -> f64,
     ) -> Self {
-        Self { plan, optimizer, lr, copies: None, average: None }
+        Self { plan, optimizer, lr, network: Network::Cnn, copies: None, average: None }
+    }
+
+    /// Trains another network than the CNN.
+    pub(super) fn with_network(self, network: Network) -> Self {
+        Self { network, ..self }
     }
 
     /// Clips the mean gradient of `copies` of each image, which `crop` shifts.
@@ -147,7 +227,7 @@ impl<'a> Trial<'a> {
         Self { average: Some(average), ..self }
     }
 
-    /// Trains the CNN and tests it.
+    /// Trains the network and tests it.
     pub(crate) fn run(
         self,
         data: &Splits<ImageBatcher>,
@@ -156,12 +236,25 @@ impl<'a> Trial<'a> {
     ) -> Result<Outcome, TrainError> {
         let device = device.clone().autodiff();
         device.seed(seed);
-        let model = CnnConfig::new().init(&device);
-        match self.copies.clone() {
-            None => self.train(model, 1, data, &device),
-            Some((copies, crop)) => {
-                self.train(Augmented { network: model, crop }, copies, data, &device)
+        match self.network {
+            Network::Cnn => self.train_copies(CnnConfig::new().init(&device), data, &device),
+            Network::WideResNet { depth, factor, norm_first } => {
+                let config = WideResNetConfig::new(depth, factor, data.classes);
+                let model = config.with_norm_first(norm_first).init(&device);
+                self.train_copies(model, data, &device)
             }
+        }
+    }
+
+    fn train_copies<M: Classifier<Inputs = Tensor<4>>>(
+        self,
+        network: M,
+        data: &Splits<ImageBatcher>,
+        device: &Device,
+    ) -> Result<Outcome, TrainError> {
+        match self.copies.clone() {
+            None => self.train(network, 1, data, device),
+            Some((copies, crop)) => self.train(Augmented { network, crop }, copies, data, device),
         }
     }
 
@@ -202,5 +295,63 @@ impl<'a> Trial<'a> {
             None => None,
         };
         Ok(Outcome { accuracy: accuracy(&model), averaged })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::PathBuf;
+
+    use burn_dp_examples::training::BackendName;
+
+    use super::super::measured::FigureOptions;
+    use super::*;
+
+    fn measured(output: &Path, data_dir: Option<PathBuf>) -> Measured {
+        let options = FigureOptions {
+            quick: false,
+            data_dir,
+            seeds: vec![0],
+            backend: BackendName::Flex,
+            output: Some(output.into()),
+            json: None,
+        };
+        Measured::open("name", &options).unwrap()
+    }
+
+    const WIDE: Network = Network::WideResNet { depth: 10, factor: 1, norm_first: true };
+
+    #[test]
+    fn the_wide_network_trains_on_the_files_of_cifar10() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, images) in [("data_batch_1.bin", 12u8), ("test_batch.bin", 5)] {
+            let image = |label: u8| [vec![label % 10], vec![20 * label; 3 * 32 * 32]].concat();
+            let bytes: Vec<u8> = (0..images).flat_map(image).collect();
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let output = folder.path().join("out");
+        let mut measured = measured(&output, Some(folder.path().into()));
+        let plan = RunPlan { expected_batch_size: 3.0, noise_multiplier: 1.0, steps: 2 };
+        for shift in [0, 2] {
+            let settings = SgdSettings { shift, ..SgdSettings::plain(WIDE, 0.1) };
+            let found = accuracies(&mut measured, plan, settings, [10, 4]).unwrap();
+            // Of four test images.
+            assert!((found[0] * 4.0).fract() == 0.0 && found[0] <= 1.0, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn without_cifar10_the_setting_of_the_paper_names_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = |data_dir| {
+            let measured = measured(&folder.path().join("out"), data_dir);
+            WIDE.images_of_seeds(&measured, [1, 1]).unwrap_err().to_string()
+        };
+        let text = error(None);
+        assert!(text.starts_with("--data-dir must be given") && text.contains("--quick"), "{text}");
+        let text = error(Some(folder.path().into()));
+        assert!(text.contains("cifar-10-binary.tar.gz"), "{text}");
     }
 }
