@@ -110,8 +110,11 @@ impl<'a> UserTraining<'a> {
             if settings.clipping.follows_public() {
                 let clipping = training.optimizer().plan().clipping();
                 let groups = clipping.thresholds(0)?.groups().clone();
-                let followed = public_norms(settings, &model, groups, users, device)?;
-                training.learn_from_public(&followed)?;
+                let merged = match settings.layers.layer_groups {
+                    None => None,
+                    Some(_) => Some(public_norms(settings, &model, groups, users, device)?),
+                };
+                training.learn_from_public(merged.as_ref().unwrap_or(&public))?;
             }
             if let Some(checkpoints) = checkpoints
                 && round < rounds
