@@ -1,30 +1,122 @@
 //! Products of all pairs of rows of a matrix.
 
+use pulp::{Arch, Simd, WithSimd};
+
 use crate::matrix::Matrix;
 use crate::packed::Packed;
-use crate::tile::DEPTH;
+use crate::tile::{DEPTH, lanes};
 
-/// Number of columns of the products that are computed at a time; the rows above them are skipped.
+/// Number of columns of the products that are computed at a time from a packed part; the rows above
+/// them are skipped.
 const WIDTH: usize = 32;
+
+/// Vectors in a row from which on the sum over a vector takes less time than packing.
+const LONG: usize = 12;
+
+/// Number of rows from which on packing takes a small part of the time.
+const MANY: usize = 128;
+
+/// Rows that are multiplied at a time with [`COLUMNS`] others: their sums stay in registers.
+const ROWS: usize = 4;
+const COLUMNS: usize = 3;
 
 /// Computes the Gram matrix of the rows of a matrix, `[rows, rows]`, on one core. Only one half is
 /// multiplied; the other one is copied.
+///
+/// The products of two rows are added in blocks of [`DEPTH`], in some order within a block, and the
+/// blocks one after another.
 pub fn gram(matrix: Matrix, sums: &mut [f32]) {
     let [rows, columns] = matrix.dims();
     assert_eq!(sums.len(), rows * rows, "every pair of rows has a sum");
     sums.fill(0.0);
-    for first in (0..columns).step_by(DEPTH) {
-        let part = matrix.columns(first, DEPTH.min(columns - first));
-        for start in (0..rows).step_by(WIDTH) {
-            let panel = part.rows(start, WIDTH.min(rows - start));
-            let below = part.rows(start, rows - start);
-            let sums = &mut sums[start * rows..];
-            Packed::new(panel.transpose()).add_to_columns(below, sums, start, rows);
+    let is_long = columns >= LONG * lanes();
+    for start in (0..columns).step_by(DEPTH) {
+        let part = matrix.columns(start, DEPTH.min(columns - start));
+        match is_long && rows < MANY {
+            true => Arch::new().dispatch(Gram { part, sums }),
+            false => add_packed(part, sums),
         }
     }
     for row in 0..rows {
         for column in row + 1..rows {
             sums[row * rows + column] = sums[column * rows + row];
+        }
+    }
+}
+
+/// Adds the products of the rows, with vectors across rows, which have to be transposed.
+fn add_packed(part: Matrix, sums: &mut [f32]) {
+    let [rows, _] = part.dims();
+    for start in (0..rows).step_by(WIDTH) {
+        let panel = part.rows(start, WIDTH.min(rows - start));
+        let below = part.rows(start, rows - start);
+        let sums = &mut sums[start * rows..];
+        Packed::new(panel.transpose()).add_to_columns(below, sums, start, rows);
+    }
+}
+
+/// Adds the products of the rows, with vectors along rows.
+struct Gram<'a> {
+    part: Matrix<'a>,
+    sums: &'a mut [f32],
+}
+
+impl WithSimd for Gram<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { part, sums } = self;
+        let [rows, _] = part.dims();
+        // A tile beyond the last row has that row several times.
+        let row = |index: usize| part.row(index.min(rows - 1));
+        for first in (0..rows).step_by(ROWS) {
+            let left = std::array::from_fn(|index| row(first + index));
+            for other in (0..rows.min(first + ROWS)).step_by(COLUMNS) {
+                let right = std::array::from_fn(|index| row(other + index));
+                let products = tile(simd, left, right);
+                for (sums, products) in sums.chunks_exact_mut(rows).skip(first).zip(products) {
+                    for (sum, product) in sums[other..].iter_mut().zip(products) {
+                        *sum += product;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the inner products of some rows with others.
+#[inline(always)]
+fn tile<S: Simd>(
+    simd: S,
+    left: [&[f32]; ROWS],
+    right: [&[f32]; COLUMNS],
+) -> [[f32; COLUMNS]; ROWS] {
+    let mut sums = [[simd.splat_f32s(0.0); COLUMNS]; ROWS];
+    let whole = left[0].len() - left[0].len() % S::F32_LANES;
+    let left_vectors = left.map(|row| S::as_simd_f32s(&row[..whole]).0);
+    let right_vectors = right.map(|row| S::as_simd_f32s(&row[..whole]).0);
+    for place in 0..whole / S::F32_LANES {
+        let right = right_vectors.map(|vectors| vectors[place]);
+        add(simd, left_vectors.map(|vectors| vectors[place]), right, &mut sums);
+    }
+    if whole < left[0].len() {
+        let rest = |row: &[f32]| simd.partial_load_f32s(&row[whole..]);
+        add(simd, left.map(rest), right.map(rest), &mut sums);
+    }
+    sums.map(|sums| sums.map(|sum| simd.reduce_sum_f32s(sum)))
+}
+
+#[inline(always)]
+fn add<S: Simd>(
+    simd: S,
+    left: [S::f32s; ROWS],
+    right: [S::f32s; COLUMNS],
+    sums: &mut [[S::f32s; COLUMNS]; ROWS],
+) {
+    for (sums, left) in sums.iter_mut().zip(left) {
+        for (sum, right) in sums.iter_mut().zip(right) {
+            *sum = simd.mul_add_e_f32s(left, right, *sum);
         }
     }
 }
@@ -42,8 +134,8 @@ mod tests {
 
         #[test]
         fn gram_matrices_equal_products_in_double_precision(
-            rows in 1usize..90,
-            columns in prop_oneof![1usize..50, 200usize..600],
+            rows in prop_oneof![1usize..90, 120usize..140],
+            columns in prop_oneof![1usize..50, 90usize..110, 200usize..600],
         ) {
             let values: Vec<f32> =
                 (0..rows * columns).map(|i| (i as f32 * 0.37 + 0.1).sin()).collect();

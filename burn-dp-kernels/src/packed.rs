@@ -37,8 +37,9 @@ impl Packed {
             match part.transposed {
                 true => copy_transposed(part.transpose(), panel, width),
                 false => {
-                    let to = panel.chunks_exact_mut(width);
-                    to.enumerate().for_each(|(row, to)| to[..used].copy_from_slice(part.row(row)));
+                    for (row, to) in panel.chunks_exact_mut(width).enumerate() {
+                        copy(part.row(row), &mut to[..used]);
+                    }
                 }
             }
             if let Some(factors) = factors {
@@ -94,6 +95,14 @@ impl Packed {
         };
         Arch::new().dispatch(AddProduct { left, right: self, sums, start, stride });
     }
+}
+
+/// Copies a few values, which the call of a function would take longer than.
+#[inline(always)]
+fn copy(from: &[f32], to: &mut [f32]) {
+    let ((from, last), (to, last_to)) = (from.as_chunks::<8>(), to.as_chunks_mut::<8>());
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    last_to.iter_mut().zip(last).for_each(|(to, &from)| *to = from);
 }
 
 /// Factors of the rows of a matrix.

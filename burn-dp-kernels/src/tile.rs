@@ -85,8 +85,16 @@ fn add_panel<S: Simd, const VECTORS: usize>(simd: S, left: Rows, right: Vectors,
     for row in (0..whole).step_by(TILE_ROWS) {
         add_tile::<S, VECTORS>(simd, left, row, right, sums);
     }
-    for row in whole..rows {
-        add_row::<S, VECTORS>(simd, left, row, right, sums);
+    // The rest in as few steps as possible: a step of one row waits for each of its additions.
+    let rest = rows - whole;
+    if rest & 4 != 0 {
+        add_four::<S, VECTORS>(simd, left, whole, right, sums);
+    }
+    if rest & 2 != 0 {
+        add_two::<S, VECTORS>(simd, left, whole + (rest & 4), right, sums);
+    }
+    if rest & 1 != 0 {
+        add_row::<S, VECTORS>(simd, left, rows - 1, right, sums);
     }
 }
 
@@ -122,6 +130,16 @@ tile! {
     /// Adds the product of [`TILE_ROWS`] rows.
     add_tile: 0 row_0 sums_0, 1 row_1 sums_1, 2 row_2 sums_2, 3 row_3 sums_3, 4 row_4 sums_4,
     5 row_5 sums_5
+}
+
+tile! {
+    /// Adds the product of four rows.
+    add_four: 0 row_0 sums_0, 1 row_1 sums_1, 2 row_2 sums_2, 3 row_3 sums_3
+}
+
+tile! {
+    /// Adds the product of two rows.
+    add_two: 0 row_0 sums_0, 1 row_1 sums_1
 }
 
 tile! {
