@@ -30,7 +30,7 @@ pub(super) const NOISE: &str = "noise.bin";
 pub(crate) const PRIVACY: &str = "privacy.json";
 
 /// Version of the format of `privacy.json`. Other versions are refused.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 /// The content of `privacy.json`.
 #[derive(Clone, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ impl Private<Dropout> {
     /// # Privacy
     ///
     /// In a private step, the mask of a unit is derived from the key of the run, the step, the
-    /// unit, the path of the layer, and the position of the value, through ChaCha20. It does not
+    /// unit, the path of the layer, and the position of the value, through ChaCha12. It does not
     /// depend on the other units in the batch. Burn's own layer takes the next values of the
     /// device's generator for each row: with a known seed, removing one unit changes the masks of
     /// all units after it.

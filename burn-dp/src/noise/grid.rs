@@ -6,6 +6,10 @@ pub(super) const PLACES: i32 = 40;
 /// 2^40 as a double.
 const ONE: f64 = (1u64 << PLACES) as f64;
 
+/// Power of two, in units of 2^56 of the grid, up to which a release takes the short way: for sums
+/// of at most 2^50 units, which are 1024 standard deviations.
+const SHORT_SHIFT: i32 = -6;
+
 /// Maximum power of two by which a sum may exceed the range in which every bit of noise counts.
 /// Sums saturate at 2^75 standard deviations.
 const MAX_SHIFT: i32 = 60;
@@ -61,19 +65,60 @@ impl Grid {
         2f64.powi(-self.exponent) / f64::from(self.reciprocal)
     }
 
-    /// Replaces sums with their noisy, scaled values, given at least as many normal integers.
-    /// Returns whether all sums were finite.
+    /// Replaces sums with their noisy, scaled values, given at least as many values of noise, of
+    /// any size. Returns whether all sums were finite.
     #[inline(always)]
-    pub(super) fn release(&self, sums: &mut [f32], normal: &[i64]) -> bool {
+    pub(super) fn release_any(&self, sums: &mut [f32], noise: &[i64]) -> bool {
         let grid = *self;
         let mut finite = true;
-        let normal = &normal[..sums.len()];
+        let noise = &noise[..sums.len()];
         // By index: where debug assertions are on, zipped iterators are not inlined.
         for i in 0..sums.len() {
             finite &= sums[i].is_finite();
-            sums[i] = grid.release_one(sums[i], normal[i]);
+            sums[i] = grid.release_one(sums[i], noise[i]);
         }
         finite
+    }
+
+    /// Does the same as `release_any`, bit for bit, given normal integers.
+    #[inline(always)]
+    pub(super) fn release(&self, sums: &mut [f32], normal: &[i64]) -> bool {
+        let grid = *self;
+        let normal = &normal[..sums.len()];
+        let mut largest = 0;
+        for sum in &*sums {
+            largest = largest.max(sum.to_bits() & (u32::MAX >> 1));
+        }
+        let exponent = (largest >> 23) as i32;
+        if exponent.wrapping_add(self.exponent - 150) > SHORT_SHIFT {
+            return self.release_any(sums, normal);
+        }
+        // By index, as above.
+        for i in 0..sums.len() {
+            sums[i] = grid.release_short(sums[i], normal[i]);
+        }
+        true
+    }
+
+    /// Does the same as `release_one`, bit for bit, with a shift of at most `SHORT_SHIFT` and a
+    /// normal integer. Nothing saturates, and a double holds the sum with noise.
+    #[inline(always)]
+    fn release_short(&self, sum: f32, noise: i64) -> f32 {
+        // These bits plus an integer below 2^51 are the bits of this number plus the integer. AVX2
+        // has both additions, but no conversion.
+        const BIAS: f64 = ((1u64 << 52) + (1 << 51)) as f64;
+        let bits = sum.to_bits();
+        let exponent = (bits >> 23) & 255;
+        // A subnormal sum is smaller than half a unit, also with the bit that it does not have.
+        let mantissa = (bits & 0x7f_ffff) | 0x80_0000;
+        let product = u64::from(mantissa).wrapping_mul(self.reciprocal.into());
+        let down = (150 - self.exponent).cast_unsigned().wrapping_sub(exponent).min(63);
+        let half = 1u64.wrapping_shl(down) >> 1;
+        let rounded = product.wrapping_add(half).wrapping_shr(down).cast_signed();
+        let sign = i64::from(bits.cast_signed() >> 31);
+        let total = (rounded ^ sign).wrapping_sub(sign).wrapping_add(noise);
+        let total = f64::from_bits(total.cast_unsigned().wrapping_add(BIAS.to_bits())) - BIAS;
+        total as f32 * f32::from_bits((127 - PLACES as u32) << 23) * self.factor
     }
 
     #[inline(always)]
@@ -154,6 +199,15 @@ mod tests {
         Grid::new(ONE, 1.0)
     }
 
+    /// Returns a release, which both ways agree on.
+    fn released(grid: &Grid, sum: f32, noise: i64) -> f32 {
+        let mut values = [sum; 2];
+        assert!(grid.release(&mut values[..1], &[noise]));
+        assert!(grid.release_any(&mut values[1..], &[noise]));
+        assert_eq!(values[0].to_bits(), values[1].to_bits(), "{sum} {noise}");
+        values[0]
+    }
+
     /// Returns a release by the definition, in 128-bit integers.
     fn exact(grid: &Grid, sum: f32, noise: i64) -> f32 {
         let limit = 1 << 115;
@@ -174,17 +228,26 @@ mod tests {
                 // All exponents of a float, all lengths of noise, both signs.
                 let sum = f32::from_bits((next() as u32).rotate_left(next() as u32 & 31));
                 let noise = (next() as i64 - (1 << 52)) >> (next() % 53);
-                if sum.is_finite() {
-                    let noise = noise.clamp(-(1 << 44), 1 << 44);
-                    let released = grid.release_one(sum, noise);
-                    assert_eq!(released, exact(&grid, sum, noise), "{sum} {noise} {std}");
-                    assert!(released == 0.0 || released.is_normal());
+                // Of all sizes, and of the size of the noise.
+                for sum in [sum, sum % (4096.0 * std as f32)] {
+                    if sum.is_finite() {
+                        let noise = noise.clamp(-(1 << 44), 1 << 44);
+                        let released = released(&grid, sum, noise);
+                        assert_eq!(released, exact(&grid, sum, noise), "{sum} {noise} {std}");
+                        assert!(released == 0.0 || released.is_normal());
+                    }
                 }
             }
         }
         // The bit that the sum does not resolve decides between two floats.
         let (grid, sum, noise) = (integers(), 2f32.powi(55), (1 << 31) + 3);
-        assert_eq!(grid.release_one(sum, noise), exact(&grid, sum, noise));
+        assert_eq!(released(&grid, sum, noise), exact(&grid, sum, noise));
+        // Where the short way begins, with noise that cancels and noise that adds.
+        for (sum, noise) in [(2f32.powi(50), -(1 << 44)), (2f32.powi(50).next_up(), 1 << 44)] {
+            for (sum, noise) in [(sum, noise), (-sum, noise), (sum.next_down(), -noise + 1)] {
+                assert_eq!(released(&grid, sum, noise), exact(&grid, sum, noise), "{sum}");
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Standard normal values as integers: the inverse distribution function in fixed point.
 
+use pulp::Simd;
 use zeroize::Zeroize;
 
 use crate::random::{GROUP_BLOCKS, GROUP_WORDS, Group};
@@ -38,7 +39,7 @@ static COEFFICIENTS: [[u64; 4]; POLYNOMIALS] = {
 pub(super) struct NormalValues {
     values: [i64; GROUP_WORDS],
     /// Which polynomials, and where.
-    indices: [u16; GROUP_WORDS],
+    indices: [u64; GROUP_WORDS],
     places: [u64; GROUP_WORDS],
     coefficients: [[u64; 4]; GROUP_WORDS],
 }
@@ -66,7 +67,7 @@ impl NormalValues {
     /// A value is at most 0.76 units from the exact quantile. All operations are on integers, so
     /// every machine and device computes the same value.
     #[inline(always)]
-    pub(super) fn of(&mut self, words: &Group) -> &[i64; GROUP_WORDS] {
+    pub(super) fn of<S: Simd>(&mut self, _: S, words: &Group) -> &[i64; GROUP_WORDS] {
         // Each loop does one kind of work, so that the compiler can vectorize it.
         for index in 0..GROUP_WORDS / GROUP_BLOCKS {
             let range = index * GROUP_BLOCKS..(index + 1) * GROUP_BLOCKS;
@@ -75,15 +76,15 @@ impl NormalValues {
             let signs = &mut self.values[range];
             for block in 0..GROUP_BLOCKS {
                 let (word, other) = (words.word(index, block), words.word(index ^ 1, block));
-                let (octave, place) = place(word, other);
-                indices[block] = (octave << 6 | place >> 58) as u16;
+                let (octave, place) = place::<S>(word, other);
+                indices[block] = octave << 6 | place >> 58;
                 places[block] = place << 6;
                 signs[block] = word.cast_signed() >> 63;
             }
         }
         // By index: where debug assertions are on, zipped iterators are not inlined.
         for i in 0..GROUP_WORDS {
-            self.coefficients[i] = COEFFICIENTS[usize::from(self.indices[i]) % POLYNOMIALS];
+            self.coefficients[i] = COEFFICIENTS[self.indices[i] as usize % POLYNOMIALS];
         }
         for i in 0..GROUP_WORDS {
             let magnitude = polynomial(self.coefficients[i], self.places[i]).cast_signed();
@@ -105,12 +106,30 @@ impl Drop for NormalValues {
 
 /// Returns octave e and place y of the probability 2^-(e+1) (1 - y / 2^65) that a word stands for.
 #[inline(always)]
-fn place(word: u64, other: u64) -> (u64, u64) {
+fn place<S: Simd>(word: u64, other: u64) -> (u64, u64) {
     let magnitude = word << 1;
-    let octave = (magnitude | 1).leading_zeros();
-    let other = other.rotate_left(64 - UNSEEN).wrapping_shr(63 - octave);
+    let octave = leading_zeros::<S>(magnitude | 1);
+    let other = other.rotate_left(64 - UNSEEN).wrapping_shr(63 - octave as u32);
     // Everything after the leading one.
-    (octave.into(), (magnitude.wrapping_shl(octave) | other) << 1)
+    (octave, (magnitude.wrapping_shl(octave as u32) | other) << 1)
+}
+
+/// Returns the number of leading zeros of a word that is not zero.
+#[inline(always)]
+fn leading_zeros<S: Simd>(word: u64) -> u64 {
+    const LOW: f64 = (1u64 << 52) as f64;
+    const HIGH: f64 = (1u128 << 84) as f64;
+    if S::U32_LANES != 8 {
+        return word.leading_zeros().into();
+    }
+    // AVX2 has no instruction for it. Below the leading one comes a zero, so that a double that is
+    // rounded from the word has the same power of two.
+    let first = word & !(word >> 1);
+    // The bits of 2^52 and 2^84, plus an integer of 32 bits.
+    let low = f64::from_bits((first & 0xffff_ffff) | LOW.to_bits());
+    let high = f64::from_bits((first >> 32) | HIGH.to_bits());
+    let power = ((high - (HIGH + LOW)) + low).to_bits() >> 52;
+    (1023 + 63) - power
 }
 
 /// Returns a polynomial at t 2^-64, rounded to units of 2^-40.
@@ -151,7 +170,7 @@ pub(super) mod tests {
             if index.is_multiple_of(2) { word } else { other }
         });
         let mut memory = NormalValues::new();
-        let values = memory.of(&words);
+        let values = memory.of(pulp::Scalar::new(), &words);
         for pair in values.chunks_exact(2 * GROUP_BLOCKS) {
             assert!(pair[..GROUP_BLOCKS].iter().all(|&value| value == values[0]));
             assert!(pair[GROUP_BLOCKS..].iter().all(|&value| value == values[GROUP_BLOCKS]));
@@ -251,6 +270,33 @@ pub(super) mod tests {
             last = value;
         }
         assert!(high - last <= (high - low) / 2000, "{last}");
+    }
+
+    #[test]
+    fn leading_zeros_do_not_depend_on_the_vector_unit() {
+        /// For each word, the zeros by the arithmetic of this vector unit.
+        struct Zeros<'a>(&'a [u64]);
+        impl pulp::WithSimd for Zeros<'_> {
+            type Output = Vec<u64>;
+
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, _: S) -> Vec<u64> {
+                self.0.iter().map(|&word| leading_zeros::<S>(word)).collect()
+            }
+        }
+        let mut words = vec![1, u64::MAX];
+        for shift in 0..64 {
+            let one = 1u64 << shift;
+            words.extend([one, one | 1, one | one >> 1, u64::MAX >> shift, (one - 1) | one]);
+            words.extend([one | one >> 32, one | 0x9e37_79b9_7f4a_7c15 >> (63 - shift)]);
+        }
+        let expected: Vec<u64> = words.iter().map(|word| word.leading_zeros().into()).collect();
+        let mut architectures = vec![pulp::Arch::new(), pulp::Arch::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        architectures.extend(pulp::x86::V3::try_new().map(pulp::Arch::V3));
+        for arch in architectures {
+            assert_eq!(arch.dispatch(Zeros(&words)), expected, "{arch:?}");
+        }
     }
 
     /// Words, the words that extend them, and the quantiles in units of 2^-40.

@@ -76,7 +76,7 @@ fn normal_values_of_a_device_are_those_of_the_host_in_all_octaves() {
             let (word, other) = pairs[index / 2 * 16 + block];
             if index % 2 == 0 { word } else { other }
         });
-        let values = memory.of(&group);
+        let values = memory.of(pulp::Scalar::new(), &group);
         expected.extend((0..pairs.len()).map(|i| values[i / 16 * 32 + i % 16]));
     }
     assert!(normal_values(&pairs, TABLE) == expected);

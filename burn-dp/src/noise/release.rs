@@ -154,7 +154,7 @@ fn release_correlated<S: Simd>(
         noises.0[..normal.len()].copy_from_slice(normal);
         // Even if a sum is not finite: the noise of later steps contains the noise of this one.
         correlation.group(simd, index, &mut noises);
-        finite &= grid.release(sums, &noises.0);
+        finite &= grid.release_any(sums, &noises.0);
     }
     finite
 }

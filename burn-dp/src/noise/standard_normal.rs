@@ -57,6 +57,6 @@ impl NormalGroup {
         index: u64,
     ) -> &[i64; GROUP_WORDS] {
         keystream.fill(simd, index, &mut self.words);
-        self.values.of(&self.words)
+        self.values.of(simd, &self.words)
     }
 }

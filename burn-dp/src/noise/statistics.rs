@@ -109,7 +109,7 @@ fn the_tails_beyond_five_to_eight_deviations_are_exact() {
                 // The sign, zeros, and the other bits from above.
                 (word & (1 << 63)) | ((word << 1 >> 1) >> k)
             });
-            for value in normal.of(&group).map(to_double) {
+            for value in normal.of(pulp::Scalar::new(), &group).map(to_double) {
                 above += f64::from(value > b);
                 below += f64::from(value < -b);
             }

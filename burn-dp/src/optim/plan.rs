@@ -375,7 +375,7 @@ impl PrivacyPlan {
                 "The rounding of the sum of clipped gradients, which is in single precision before \
                  the noise is added in integers.",
             )
-            .with_fact("noise", "Gaussian on a grid, ChaCha20, keyed by run, step and parameter");
+            .with_fact("noise", "Gaussian on a grid, ChaCha12, keyed by run, step and parameter");
         if let Some(correlated) = &self.correlated {
             header = header.with_fact("correlated_noise", correlated);
         }

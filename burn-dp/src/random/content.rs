@@ -39,7 +39,7 @@ const PART_KEYS: u64 = 2 << 32;
 /// Two different tensors of equal length have the same four integers with a probability of at most
 /// 2^-124 over the keys: for each integer 2^-32 at the first level (NH with Toeplitz keys, Black et
 /// al., theorems 1 and 2) and 2^-32 at the second, and the four are independent. The keys are words
-/// of ChaCha20 under the key of the step. The integers never leave the run: they enter a keyed
+/// of ChaCha12 under the key of the step. The integers never leave the run: they enter a keyed
 /// BLAKE3, together with the lengths.
 ///
 /// # References

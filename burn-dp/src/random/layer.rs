@@ -55,7 +55,7 @@ impl LayerKey {
     /// # Privacy
     ///
     /// A matrix has its own key, the keyed BLAKE3 digest of `place`; sixteen of its rows are a
-    /// stream of ChaCha20. The words of a unit therefore do not depend on the other units in its
+    /// stream of ChaCha12. The words of a unit therefore do not depend on the other units in its
     /// batch, even if these lengthen its rows or columns by padding.
     ///
     /// # Arguments

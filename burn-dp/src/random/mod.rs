@@ -6,11 +6,18 @@
 //!       └─────────────(domain, step, position)──────────────────────────────▶ Stream ─▶ draws
 //! ```
 //!
-//! The generator is ChaCha20. A word depends only on the key, its purpose, the step, the parameter
-//! or unit, and its position in the stream. Neither the order of the calls, nor the number of
-//! threads, nor the vector unit changes a bit, so a run that is resumed continues bit for bit. The
-//! mapping from words to values may change between versions of this crate; privacy does not depend
-//! on it.
+//! The generator is ChaCha12: the words take a large part of the time of a release, and every round
+//! costs the same. Published attacks on ChaCha with a 256-bit key reach between seven and eight
+//! rounds, and need far more than 2^128 operations; Aumasson (2019) concludes that eight rounds are
+//! enough. Twelve leave a margin of four; Rust's `StdRng` and the disk encryption Adiantum use as
+//! many. These attacks see the words themselves, but an adversary of private training sees sums of
+//! noise and unknown gradients.
+//!
+//! A word depends only on the key, its purpose, the step, the parameter or unit, and its position in
+//! the stream. Neither the order of the calls, nor the number of threads, nor the vector unit
+//! changes a bit, so a run that is resumed continues bit for bit. Generator and mapping from words
+//! to values may change between versions of this crate; a checkpoint of a version with others is
+//! refused, because a step that it repeats would have other noise.
 //!
 //! Burn's own generators are never used. They are fast and designed for initialization: they are
 //! seeded by `Device::seed`, which programs set to a known number, they are linear on the GPU, and
@@ -20,7 +27,7 @@
 //!
 //! The adversary sees every release and has all information except the key: the code, the data of
 //! all other units, and every configuration value. Guaranteed, if this adversary cannot distinguish
-//! ChaCha20 from a random function:
+//! ChaCha12 from a random function:
 //!
 //! - The words of different (purpose, step, parameter, position) are as good as independent uniform
 //!   words. No two streams share a word; [`NoiseSource`] says why.
@@ -33,6 +40,10 @@
 //! Not covered: somebody who reads the memory of the process or the stored key, a copy of the
 //! process that continues with the same key (a fork, a restored virtual machine), and the time that
 //! a call takes.
+//!
+//! # References
+//!
+//! - J.-P. Aumasson, "Too Much Crypto", IACR ePrint 2019/1492.
 
 mod bernoulli;
 mod content;
@@ -52,6 +63,8 @@ mod words;
 pub(crate) use bernoulli::Bernoulli;
 pub(crate) use content::{BLOCK as CONTENT_BLOCK, ContentKey, ContentMark};
 pub use key::{InsecureSeed, Key};
+#[cfg(feature = "cube")]
+pub(crate) use keystream::DOUBLE_ROUNDS;
 pub(crate) use keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
 pub(crate) use layer::{LayerKey, LayerRandomness};
 pub(crate) use purpose::Domain;

@@ -16,7 +16,7 @@ use crate::DpError;
 ///
 /// # Privacy
 ///
-/// No two streams share a word. The generator is ChaCha20, a function of a 256-bit key, a 64-bit
+/// No two streams share a word. The generator is ChaCha12, a function of a 256-bit key, a 64-bit
 /// stream number and a 64-bit block number that is computationally a random function. The key of
 /// (purpose, step) is the first half of block `step` of stream `purpose` under the run's key. For
 /// different pairs these are different inputs, for all 2^64 steps. The words of parameter `p` are
@@ -34,7 +34,6 @@ use crate::DpError;
 /// # References
 ///
 /// - D. J. Bernstein, "ChaCha, a variant of Salsa20", 2008.
-/// - Y. Nir, A. Langley, "ChaCha20 and Poly1305 for IETF Protocols", RFC 8439, 2018, section 2.3.
 pub struct NoiseSource {
     key: Key,
     /// For each purpose, the smallest step that may begin; `None` when all were used.
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_step_is_the_documented_chacha20_block() {
+    fn the_key_of_a_step_is_the_documented_chacha12_block() {
         let mut source = source();
         let expected = source.key().derive(Purpose::Count.tag(), 77);
         let stream = source.begin_step(Purpose::Count, 77).unwrap().stream(5).unwrap();

@@ -49,23 +49,23 @@ opaque_debug!(Words);
 
 #[cfg(test)]
 mod tests {
-    use chacha20::ChaCha20Rng;
+    use chacha20::ChaCha12Rng;
     use rand_core::{Rng, SeedableRng};
 
     use super::*;
 
     #[test]
-    fn words_are_the_keystream_of_rfc_8439() {
-        // Key, nonce and counter zero: appendix A.1, vector 1.
+    fn words_are_the_published_keystream() {
+        // Strombergson's TC1: key, stream and counter zero, 12 rounds.
         let mut words = Words::new(Keystream::new(&[0; 32], 0)).map(u64::to_le_bytes);
-        assert_eq!(words.next(), Some([0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90]));
-        assert_eq!(words.next(), Some([0x40, 0x5d, 0x6a, 0xe5, 0x53, 0x86, 0xbd, 0x28]));
+        assert_eq!(words.next(), Some([0x9b, 0xf4, 0x9a, 0x6a, 0x07, 0x55, 0xf9, 0x53]));
+        assert_eq!(words.next(), Some([0x81, 0x1f, 0xce, 0x12, 0x5f, 0x26, 0x83, 0xd5]));
     }
 
     #[test]
     fn words_equal_the_independent_implementation_across_groups() {
         let (key, stream) = ([7; 32], 1 << 40);
-        let mut rng = ChaCha20Rng::from_seed(key);
+        let mut rng = ChaCha12Rng::from_seed(key);
         rng.set_stream(stream);
         let words = Words::new(Keystream::new(&key, stream));
         assert!(words.take(3 * GROUP_WORDS + 5).all(|word| word == rng.next_u64()));

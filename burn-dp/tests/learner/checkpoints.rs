@@ -262,7 +262,7 @@ fn damaged_checkpoints_are_refused_with_the_file_and_the_way_out() {
     assert!(error.contains("privacy.json is damaged"), "{error}");
     let error = refused(|folder, _| {
         let path = folder.join("privacy.json");
-        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 5", "\"format\": 9");
+        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 6", "\"format\": 9");
         fs::write(path, text).unwrap();
     });
     assert!(error.contains("has format 9") && error.contains("resume with the version"), "{error}");

@@ -124,7 +124,7 @@ fn damaged_checkpoints_are_refused_with_the_file() {
     assert!(error.contains("privacy.json is damaged"), "{error}");
     let error = restore(|folder| {
         let path = folder.join("privacy.json");
-        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 5", "\"format\": 7");
+        let text = fs::read_to_string(&path).unwrap().replace("\"format\": 6", "\"format\": 7");
         fs::write(path, text).unwrap();
     });
     assert!(error.contains("has format 7"), "{error}");

@@ -380,7 +380,7 @@ fn a_damaged_record_is_refused_with_the_way_out() {
     assert!(shown.starts_with("DpOptimizerRecord { next_step: 1, log: "), "{shown}");
 
     // Complete, but with an unknown version.
-    let at = bytes.windows(10).position(|part| part == b"\"format\":5").unwrap() + 9;
+    let at = bytes.windows(10).position(|part| part == b"\"format\":6").unwrap() + 9;
     let mut other = bytes.clone();
     other[at] = b'9';
     let end = other.iter().position(|&byte| byte == b'\n').unwrap();

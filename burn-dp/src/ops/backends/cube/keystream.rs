@@ -1,7 +1,9 @@
-//! The block function of ChaCha20.
+//! The block function of ChaCha12.
 
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
+
+use crate::random::DOUBLE_ROUNDS;
 
 #[cube]
 fn quarter_round(
@@ -48,7 +50,7 @@ pub(super) fn block(stream: &[u32], key: usize, index: u32) -> Array<u32> {
     for word in 0..16usize {
         x[word] = initial[word];
     }
-    for _ in 0..10u32 {
+    for _ in 0..DOUBLE_ROUNDS {
         quarter_round(&mut x, 0usize, 4usize, 8usize, 12usize);
         quarter_round(&mut x, 1usize, 5usize, 9usize, 13usize);
         quarter_round(&mut x, 2usize, 6usize, 10usize, 14usize);
