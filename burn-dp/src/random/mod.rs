@@ -13,8 +13,8 @@
 //! many. These attacks see the words themselves, but an adversary of private training sees sums of
 //! noise and unknown gradients.
 //!
-//! A word depends only on the key, its purpose, the step, the parameter or unit, and its position in
-//! the stream. Neither the order of the calls, nor the number of threads, nor the vector unit
+//! A word depends only on the key, its purpose, the step, the parameter or unit, and its position
+//! in the stream. Neither the order of the calls, nor the number of threads, nor the vector unit
 //! changes a bit, so a run that is resumed continues bit for bit. Generator and mapping from words
 //! to values may change between versions of this crate; a checkpoint of a version with others is
 //! refused, because a step that it repeats would have other noise.
