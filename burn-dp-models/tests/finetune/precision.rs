@@ -43,8 +43,8 @@ fn half_precision_trains_nearly_the_same_model_in_every_task() {
             (figures["after"]["loss"].as_f64().unwrap(), values.collect::<Vec<f64>>())
         };
         let (loss, weights) = trained("f32");
-        // Eight and eleven bits of accuracy; four times as many layers round in the residual network
-        // as in the others.
+        // Eight and eleven bits of accuracy; the residual network rounds in four times as many
+        // layers as the others.
         let depth = if task.contains("resnet") { 4.0 } else { 1.0 };
         for (precision, tolerance) in [("bf16", 0.01 * depth), ("f16", 0.002 * depth)] {
             let (found, others) = trained(precision);
