@@ -154,6 +154,7 @@ fn polynomial([c0, c1, c2_c3, c4]: [u64; 4], t: u64) -> u64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::random::architectures;
 
     fn normal(word: u64, other: u64) -> i64 {
         normal_pair(word, other)[0]
@@ -291,10 +292,7 @@ pub(super) mod tests {
             words.extend([one | one >> 32, one | 0x9e37_79b9_7f4a_7c15 >> (63 - shift)]);
         }
         let expected: Vec<u64> = words.iter().map(|word| word.leading_zeros().into()).collect();
-        let mut architectures = vec![pulp::Arch::new(), pulp::Arch::Scalar];
-        #[cfg(target_arch = "x86_64")]
-        architectures.extend(pulp::x86::V3::try_new().map(pulp::Arch::V3));
-        for arch in architectures {
+        for arch in architectures() {
             assert_eq!(arch.dispatch(Zeros(&words)), expected, "{arch:?}");
         }
     }

@@ -164,7 +164,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::random::{InsecureSeed, NoiseSource, Purpose};
+    use crate::random::{InsecureSeed, NoiseSource, Purpose, architectures};
 
     fn stream() -> Stream {
         let mut source = NoiseSource::insecure(InsecureSeed(1));
@@ -202,10 +202,7 @@ mod tests {
     fn a_release_does_not_depend_on_the_vector_unit() {
         let sums = sums(TASK_VALUES - 5);
         let reference = released(&sums);
-        let mut architectures = vec![Arch::Scalar];
-        #[cfg(target_arch = "x86_64")]
-        architectures.extend(pulp::x86::V3::try_new().map(Arch::V3));
-        for arch in architectures {
+        for arch in architectures() {
             let mut values = sums.clone();
             let keystream = stream().into_keystream();
             assert!(arch.dispatch(Task {

@@ -194,14 +194,14 @@ fn rotate_left<S: Simd, const N: u32>(simd: S, x: S::u32s) -> S::u32s {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use chacha20::ChaCha12Rng;
     use rand_core::{Rng, SeedableRng};
 
     use super::*;
 
     /// Every vector width that this machine has.
-    fn architectures() -> Vec<Arch> {
+    pub(crate) fn architectures() -> Vec<Arch> {
         let mut all = vec![Arch::new(), Arch::Scalar];
         #[cfg(target_arch = "x86_64")]
         all.extend(pulp::x86::V3::try_new().map(Arch::V3));

@@ -65,6 +65,8 @@ pub(crate) use content::{BLOCK as CONTENT_BLOCK, ContentKey, ContentMark};
 pub use key::{InsecureSeed, Key};
 #[cfg(feature = "cube")]
 pub(crate) use keystream::DOUBLE_ROUNDS;
+#[cfg(test)]
+pub(crate) use keystream::tests::architectures;
 pub(crate) use keystream::{GROUP_BLOCKS, GROUP_WORDS, Group, Keystream};
 pub(crate) use layer::{LayerKey, LayerRandomness};
 pub(crate) use purpose::Domain;
