@@ -53,7 +53,7 @@ impl Rounding {
     /// Returns the model with every parameter and buffer changed by √ε.
     pub(super) fn perturb<M: Module>(&self, model: M) -> M {
         let mut words =
-            Stream::new(&InsecureSeed(0).into(), Domain::Independence, 0, 0).into_words();
+            Stream::new(&InsecureSeed(1).into(), Domain::Independence, 0, 0).into_words();
         map_parameters(model, |_, parameter| {
             if matches!(parameter.value.dtype(), DType::QFloat(_)) {
                 return None;
