@@ -16,6 +16,8 @@ const SCALES: usize = 2;
 const ORIENTATIONS: usize = 8;
 /// Number of groups of channels that are normalized together.
 const GROUPS: usize = 27;
+/// Images that are transformed together: their values stay in the cache of a core.
+const TOGETHER: usize = 8;
 /// Added to a variance.
 const EPSILON: f32 = 1e-5;
 
@@ -50,14 +52,16 @@ impl Hash for FeatureItem {
 pub struct FeatureBatcher {
     images: ImageBatcher,
     transform: Arc<Scattering2d>,
+    device: Device,
 }
 
 impl FeatureBatcher {
-    /// Returns the features of these images; `None` if the images are too small.
-    pub fn new(images: ImageBatcher) -> Option<Self> {
+    /// Returns the features of these images, computed on a device; `None` if the images are too
+    /// small.
+    pub fn new(images: ImageBatcher, device: &Device) -> Option<Self> {
         let ImageShape { height, width, .. } = images.shape;
-        let transform = Scattering2d::new(SCALES, ORIENTATIONS, [height, width])?;
-        Some(Self { images, transform: Arc::new(transform) })
+        let transform = Scattering2d::new(SCALES, ORIENTATIONS, [height, width], device)?;
+        Some(Self { images, transform: Arc::new(transform), device: device.clone() })
     }
 
     /// Returns the shape of the features of an image: 81 channels for each of its channels.
@@ -70,17 +74,24 @@ impl FeatureBatcher {
         }
     }
 
-    /// Returns the features of an image.
-    pub fn features(&self, item: &ImageItem) -> FeatureItem {
-        let ImageShape { height, width, .. } = self.images.shape;
-        let mut values = Vec::with_capacity(self.shape().values());
-        for pixels in item.image.chunks_exact(height * width) {
-            let pixels: Vec<f32> = pixels.iter().map(|&pixel| f32::from(pixel) / 255.0).collect();
-            values.extend(self.transform.transform(&pixels));
+    /// Returns the features of images.
+    pub fn features(&self, items: &[ImageItem]) -> Vec<FeatureItem> {
+        let ImageShape { channels, height, width } = self.images.shape;
+        let mut pixels = Vec::with_capacity(items.len() * self.images.shape.values());
+        for item in items {
+            pixels.extend(item.image.iter().map(|&pixel| f32::from(pixel) / 255.0));
         }
-        let group = values.len() / GROUPS;
-        values.chunks_exact_mut(group).for_each(normalize);
-        FeatureItem { values: values.into(), image: item.image.clone(), label: item.label }
+        let pixels = TensorData::new(pixels, [items.len(), channels, height, width]);
+        let features = self.transform.forward(Tensor::from_data(pixels, &self.device)).into_data();
+        let mut values: Vec<f32> = features.iter().collect();
+        let length = self.shape().values();
+        values.chunks_exact_mut(length / GROUPS).for_each(normalize);
+        let features = values.chunks_exact(length).zip(items).map(|(values, item)| FeatureItem {
+            values: values.into(),
+            image: item.image.clone(),
+            label: item.label,
+        });
+        features.collect()
     }
 
     /// Returns the features of the images of both splits.
@@ -90,9 +101,9 @@ impl FeatureBatcher {
     /// - `done`: called after each image, on several threads
     pub fn splits(self, images: Splits<ImageBatcher>, done: impl Fn() + Sync) -> Splits<Self> {
         let of = |items: &[ImageItem]| {
-            let features = items.par_iter().map(|item| {
-                let features = self.features(item);
-                done();
+            let features = items.par_chunks(TOGETHER).flat_map_iter(|items| {
+                let features = self.features(items);
+                items.iter().for_each(|_| done());
                 features
             });
             ItemDataset::new(features.collect())
@@ -115,8 +126,9 @@ fn normalize(values: &mut [f32]) {
 impl Batcher<FeatureItem, ImageBatch> for FeatureBatcher {
     fn batch(&self, items: Vec<FeatureItem>, device: &Device) -> ImageBatch {
         let ImageShape { channels, height, width } = self.shape();
-        let values: Vec<f32> = items.iter().flat_map(|item| item.values.iter().copied()).collect();
         let shape = [items.len(), channels, height, width];
+        let mut values: Vec<f32> = Vec::with_capacity(shape.iter().product());
+        items.iter().for_each(|item| values.extend_from_slice(&item.values));
         Batch {
             inputs: Tensor::from_data(TensorData::new(values, shape), device),
             targets: targets(items.iter().map(|item| item.label), device),
@@ -130,7 +142,7 @@ impl Encoder for FeatureBatcher {
 
     fn made_up(&self, items: usize, classes: usize) -> Vec<FeatureItem> {
         let images = self.images.made_up(items, classes);
-        images.par_iter().map(|image| self.features(image)).collect()
+        self.features(&images)
     }
 }
 
@@ -148,7 +160,7 @@ mod tests {
         for (images, channels, side) in
             [(ImageBatcher::MNIST, 81, 7), (ImageBatcher::CIFAR10, 243, 8)]
         {
-            let batcher = FeatureBatcher::new(images).unwrap();
+            let batcher = FeatureBatcher::new(images, &Device::flex()).unwrap();
             assert_eq!(batcher.shape(), ImageShape::square(channels, side));
             let items = batcher.made_up(2, 10);
             for values in items[0].values.chunks_exact(batcher.shape().values() / GROUPS) {
@@ -159,14 +171,14 @@ mod tests {
             let batch = batcher.batch(items, &Device::flex());
             assert_eq!(batch.inputs.dims(), [2, channels, side, side]);
         }
-        assert!(FeatureBatcher::new(ImageBatcher::photographs(3)).is_none());
+        assert!(FeatureBatcher::new(ImageBatcher::photographs(3), &Device::flex()).is_none());
     }
 
     // Privacy: another image changes nothing.
     #[test]
     fn the_features_of_an_image_do_not_depend_on_others() {
         let (all, one) = (digits::splits(1, 3, 1), digits::splits(1, 1, 1));
-        let batcher = FeatureBatcher::new(ImageBatcher::MNIST).unwrap();
+        let batcher = FeatureBatcher::new(ImageBatcher::MNIST, &Device::flex()).unwrap();
         let done = AtomicUsize::new(0);
         let count = || {
             done.fetch_add(1, Ordering::Relaxed);

@@ -24,7 +24,6 @@ mod drawing;
 pub mod drawn_roles;
 mod error;
 mod features;
-mod fft2d;
 mod file;
 pub mod folder;
 mod glyphs;

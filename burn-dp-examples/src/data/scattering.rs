@@ -10,12 +10,8 @@
 use std::f64::consts::PI;
 use std::fmt;
 
-use burn::tensor::{Tensor, TensorData};
-use rayon::prelude::*;
-use rustfft::num_complex::Complex;
-use rustfft::{FftPlanner, FftPlannerScalar};
-
-use super::fft2d::Fft2d;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use num_complex::Complex;
 
 /// Bandwidth of the finest wavelet, in pixels.
 const SIGMA: f64 = 0.8;
@@ -30,6 +26,8 @@ const PERIODS: i32 = 2;
 /// scales, and each of them is averaged over 2^scales pixels. The image is reflected at its
 /// borders.
 ///
+/// Sides are short, so the Fourier transforms are products with matrices, on every device.
+///
 /// # Privacy
 ///
 /// The coefficients of an image depend on no other image and on no data, so computing them once for
@@ -37,96 +35,98 @@ const PERIODS: i32 = 2;
 #[derive(Clone)]
 pub struct Scattering2d {
     shape: [usize; 2],
-    /// Pixels added before rows and columns, and the resulting sides.
-    margin: [usize; 2],
-    padded: [usize; 2],
-    scales: usize,
-    /// The low pass at each resolution.
-    low: Vec<Vec<f32>>,
+    output: [usize; 2],
+    orientations: usize,
+    /// The lines of the images, which are reflected: columns, then rows.
+    pixels: [Lines; 2],
+    /// The lines of the moduli of each scale.
+    moduli: Vec<[Lines; 2]>,
     wavelets: Vec<Wavelet>,
-    /// The transforms at each resolution.
-    fft: Vec<Fft2d>,
 }
 
 /// The wavelet of a scale and an orientation, in frequencies.
 #[derive(Clone)]
 struct Wavelet {
     scale: usize,
-    /// At each resolution down to the one of the scale.
-    levels: Vec<Vec<f32>>,
+    /// For values of each scale up to its own: `[frequencies of a row, 1, 2 * frequencies of a
+    /// column]`, twice, for real and imaginary parts.
+    levels: Vec<Tensor<3>>,
+}
+
+/// What becomes of the values along one axis.
+///
+/// A complex line of `n` values is a line of `n` real parts followed by `n` imaginary parts.
+#[derive(Clone)]
+struct Lines {
+    /// From values to frequencies: `[2 * values, 2 * frequencies]`.
+    forward: Tensor<2>,
+    /// From frequencies to values at resolutions that are lower by 0, 1, 2, … octaves:
+    /// `[2 * frequencies, 2 * values]`.
+    inverse: Vec<Tensor<2>>,
+    /// From real values to their averages at the places of the output: `[values, places]`.
+    average: Tensor<2>,
 }
 
 impl Scattering2d {
-    /// Returns the transform of images of `[height, width]`; `None` if a side is too short to be
-    /// reflected, or there is no scale or no orientation.
+    /// Returns the transform of images of `[height, width]` on a device; `None` if a side is too
+    /// short to be reflected, or there is no scale or no orientation.
     ///
     /// # Arguments
     ///
     /// - `scales`: octaves of the wavelets; the output is smaller by 2^scales
     /// - `orientations`: directions of the wavelets in half a turn
-    pub fn new(scales: usize, orientations: usize, shape: [usize; 2]) -> Option<Self> {
+    pub fn new(
+        scales: usize,
+        orientations: usize,
+        shape: [usize; 2],
+        device: &Device,
+    ) -> Option<Self> {
         if scales == 0 || orientations == 0 || scales >= usize::BITS as usize {
             return None;
         }
-        let block = 1_usize << scales;
-        let padded = shape.map(|side| (side / block + 2) * block);
-        let margin = [0, 1].map(|axis: usize| (padded[axis] - shape[axis]) / 2);
-        if [0, 1]
-            .iter()
-            .any(|&axis: &usize| padded[axis] - shape[axis] - margin[axis] >= shape[axis])
-        {
+        let sides = shape.map(|side| Side::new(side, scales));
+        if sides.iter().any(|side| side.padded - side.length - side.margin >= side.length) {
             return None;
         }
-        let mut planner = FftPlanner::new();
-        let levels = (0..=scales).map(|level| padded.map(|side| side >> level));
-        let fft: Vec<_> =
-            levels.map(|size| Fft2d::new(size, |side, to| planner.plan_fft(side, to))).collect();
-        // The wavelets are created once, and `FftPlanner` takes long to compile.
-        let mut planner = FftPlannerScalar::new();
-        let double = Fft2d::new(padded, |side, to| planner.plan_fft(side, to));
-        let in_frequencies = |mut values: Vec<Complex<f64>>| -> Vec<f64> {
-            double.forward(&mut values);
-            values.iter().map(|value| value.re).collect()
-        };
-        let widest = SIGMA * 2f64.powi(scales as i32 - 1);
-        let low = in_frequencies(gabor(padded, widest, 0.0, 0.0, 1.0));
+        let of_scale = |level| sides.map(|side| side.lines(level, scales, device));
+        let padded = sides.map(|side| side.padded);
         let wavelets = (0..scales).flat_map(|scale| (0..orientations).map(move |t| (scale, t)));
         let wavelets = wavelets.map(|(scale, orientation)| {
-            let turn = (orientations / 2).saturating_sub(1) as f64 - orientation as f64;
             let octave = 2f64.powi(scale as i32);
-            let slant = 4.0 / orientations as f64;
+            let turn = (orientations / 2).saturating_sub(1) as f64 - orientation as f64;
             let angle = turn * PI / orientations as f64;
-            let values =
-                in_frequencies(morlet(padded, SIGMA * octave, angle, FREQUENCY / octave, slant));
-            let levels = (0..=scale).map(|level| cropped(&values, padded, level)).collect();
-            Wavelet { scale, levels }
+            let slant = 4.0 / orientations as f64;
+            let values = morlet(padded, SIGMA * octave, angle, FREQUENCY / octave, slant);
+            let level = |level| {
+                let [height, width] = padded.map(|side| side >> level);
+                constant(cropped(&values, padded, level), [width, 1, 2 * height], device)
+            };
+            Wavelet { scale, levels: (0..=scale).map(level).collect() }
         });
         Some(Self {
             shape,
-            margin,
-            padded,
-            scales,
+            output: sides.map(|side| side.places(scales)),
+            orientations,
+            pixels: sides.map(|side| side.reflected(scales, device)),
+            moduli: (0..scales).map(of_scale).collect(),
             wavelets: wavelets.collect(),
-            low: (0..=scales).map(|level| cropped(&low, padded, level)).collect(),
-            fft,
         })
     }
 
     /// Returns the number of coefficients at each place: 1 + scales · orientations, and a pair for
     /// each wavelet and each coarser one.
     pub fn channels(&self) -> usize {
-        let coarser = |wavelet: &Wavelet| {
-            self.wavelets.iter().filter(|other| other.scale > wavelet.scale).count()
-        };
-        1 + self.wavelets.iter().map(|wavelet| 1 + coarser(wavelet)).sum::<usize>()
+        let (scales, orientations) = (self.moduli.len(), self.orientations);
+        1 + scales * orientations + scales * (scales - 1) / 2 * orientations * orientations
     }
 
     /// Returns the number of places, `[height, width]`.
     pub fn output_shape(&self) -> [usize; 2] {
-        self.padded.map(|side| (side >> self.scales) - 2)
+        self.output
     }
 
-    /// Returns the coefficients of each channel of a batch.
+    /// Returns the coefficients of each channel of a batch: order 0, then order 1, then order 2,
+    /// each from fine to coarse wavelets.
     ///
     /// They have no gradient: the transform has no parameters, and belongs before the first layer.
     ///
@@ -141,113 +141,271 @@ impl Scattering2d {
     pub fn forward(&self, images: Tensor<4>) -> Tensor<4> {
         let [batch, channels, height, width] = images.dims();
         assert_eq!([height, width], self.shape, "height and width of the transform");
-        let device = images.device();
-        let values: Vec<f32> = images.into_data().iter().collect();
-        let planes: Vec<&[f32]> = values.chunks_exact(height * width).collect();
-        let planes = planes.into_par_iter().flat_map_iter(|plane| self.transform(plane));
-        let [rows, columns] = self.output_shape();
-        let shape = [batch, channels * self.channels(), rows, columns];
-        Tensor::from_data(TensorData::new(planes.collect::<Vec<f32>>(), shape), &device)
-    }
-
-    /// Returns the coefficients of one image of one channel: order 0, then order 1, then order 2,
-    /// each from fine to coarse wavelets.
-    pub fn transform(&self, image: &[f32]) -> Vec<f32> {
-        let [height, width] = self.output_shape();
-        let mut output = Vec::with_capacity(self.channels() * height * width);
-        let mut of_order_2 = Vec::with_capacity(output.capacity());
-        let mut image = self.reflected(image);
-        self.fft[0].forward(&mut image);
-        self.averaged(&image, 0, &mut output);
-        for first in &self.wavelets {
-            let modulus = self.modulus(&image, 0, first);
-            self.averaged(&modulus, first.scale, &mut output);
-            for second in self.wavelets.iter().filter(|second| second.scale > first.scale) {
-                let modulus = self.modulus(&modulus, first.scale, second);
-                self.averaged(&modulus, second.scale, &mut of_order_2);
+        let planes = batch * channels;
+        let images = images.detach().cast(DType::F32).reshape([planes, height, width]);
+        let images = images.permute([2, 0, 1]);
+        let filters: Vec<Vec<Tensor<3>>> = {
+            let repeated = |filter: &Tensor<3>| filter.clone().repeat_dim(1, planes);
+            let of = |wavelet: &Wavelet| wavelet.levels.iter().map(repeated).collect();
+            self.wavelets.iter().map(of).collect()
+        };
+        let mut output = vec![averages(images.clone(), &self.pixels)];
+        let mut of_order_2 = Vec::new();
+        let frequencies = spectrum(images, &self.pixels);
+        for (first, filter) in self.wavelets.iter().zip(&filters) {
+            let lines = &self.moduli[first.scale];
+            let values = modulus(&frequencies, &filter[0], &self.moduli[0], first.scale);
+            output.push(averages(values.clone(), lines));
+            let mut coarser =
+                self.wavelets.iter().zip(&filters).filter(|(second, _)| second.scale > first.scale);
+            let Some(next) = coarser.next() else { continue };
+            let frequencies = spectrum(values, lines);
+            for (second, filter) in std::iter::once(next).chain(coarser) {
+                let octaves = second.scale - first.scale;
+                let values = modulus(&frequencies, &filter[first.scale], lines, octaves);
+                of_order_2.push(averages(values, &self.moduli[second.scale]));
             }
         }
         output.append(&mut of_order_2);
-        output
+        let [rows, columns] = self.output;
+        Tensor::stack::<4>(output, 0).permute([2, 0, 3, 1]).reshape([
+            batch,
+            channels * self.channels(),
+            rows,
+            columns,
+        ])
+    }
+}
+
+/// Returns the frequencies of real values.
+///
+/// # Shapes
+///
+/// - `values`: `[columns, planes, rows]`
+/// - output: `[frequencies of a row, planes, 2 * frequencies of a column]`
+fn spectrum(values: Tensor<3>, [of_columns, of_rows]: &[Lines; 2]) -> Tensor<3> {
+    let [width, planes, height] = values.dims();
+    // Real values have no imaginary part.
+    let of_rows = of_rows.forward.clone().narrow(0, 0, width).transpose();
+    let parts = of_rows.matmul(values.reshape([width, planes * height]));
+    let count = parts.dims()[0] / 2;
+    let part = |part: usize| {
+        let lines = parts.clone().narrow(0, part * count, count);
+        let matrix = of_columns.forward.clone().narrow(0, part * height, height);
+        lines.reshape([count * planes, height]).matmul(matrix)
+    };
+    let frequencies = part(0) + part(1);
+    let length = frequencies.dims()[1];
+    frequencies.reshape([count, planes, length])
+}
+
+/// Returns the moduli of the coefficients of a wavelet, at a resolution that is lower by octaves.
+///
+/// # Shapes
+///
+/// - `frequencies`, `filter`: `[frequencies of a row, planes, 2 * frequencies of a column]`
+/// - output: `[columns, planes, rows]`
+fn modulus(
+    frequencies: &Tensor<3>,
+    filter: &Tensor<3>,
+    [of_columns, of_rows]: &[Lines; 2],
+    octaves: usize,
+) -> Tensor<3> {
+    let [count, planes, length] = frequencies.dims();
+    let lines = (frequencies.clone() * filter.clone()).reshape([count * planes, length]);
+    let matrix = &of_columns.inverse[octaves];
+    let height = matrix.dims()[1] / 2;
+    let part = |part: usize| {
+        let lines = lines.clone().matmul(matrix.clone().narrow(1, part * height, height));
+        lines.reshape([count, planes * height])
+    };
+    let parts = Tensor::cat(vec![part(0), part(1)], 0);
+    let values = of_rows.inverse[octaves].clone().transpose().matmul(parts);
+    let width = values.dims()[0] / 2;
+    let square = |part: usize| {
+        let part = values.clone().narrow(0, part * width, width);
+        part.clone() * part
+    };
+    // Coefficients of pixels between 0 and 1 neither over- nor underflow.
+    (square(0) + square(1)).sqrt().reshape([width, planes, height])
+}
+
+/// Returns the averages of real values.
+///
+/// # Shapes
+///
+/// - `values`: `[columns, planes, rows]`
+/// - output: `[places of a row, planes, places of a column]`
+fn averages(values: Tensor<3>, [of_columns, of_rows]: &[Lines; 2]) -> Tensor<3> {
+    let [width, planes, height] = values.dims();
+    let of_rows = of_rows.average.clone().transpose();
+    let lines = of_rows.matmul(values.reshape([width, planes * height]));
+    let places = lines.dims()[0];
+    let lines = lines.reshape([places * planes, height]).matmul(of_columns.average.clone());
+    let length = lines.dims()[1];
+    lines.reshape([places, planes, length])
+}
+
+/// One side of the images.
+#[derive(Clone, Copy)]
+struct Side {
+    length: usize,
+    /// Pixels before the first one.
+    margin: usize,
+    /// Pixels with those before and after.
+    padded: usize,
+    /// Of the averages, in pixels.
+    sigma: f64,
+}
+
+impl Side {
+    fn new(length: usize, scales: usize) -> Self {
+        let block = 1_usize << scales;
+        let padded = (length / block + 2) * block;
+        let sigma = SIGMA * 2f64.powi(scales as i32 - 1);
+        Self { length, margin: (padded - length) / 2, padded, sigma }
     }
 
-    /// Returns the padded image: reflected, the border pixels not repeated.
-    fn reflected(&self, image: &[f32]) -> Vec<Complex<f32>> {
-        let [height, width] = self.shape;
-        let source = |at: usize, axis: usize| {
-            let last = self.shape[axis] as isize - 1;
-            let at = at as isize - self.margin[axis] as isize;
+    /// Returns the number of averages without the margins.
+    fn places(self, scales: usize) -> usize {
+        (self.padded >> scales) - 2
+    }
+
+    /// Returns what becomes of a line of moduli at a scale.
+    fn lines(self, scale: usize, scales: usize, device: &Device) -> Lines {
+        let count = self.padded >> scale;
+        let forward = matrix(count, count, |from, to| wave(-1.0, from * to, count));
+        let inverse = |octaves: usize| {
+            let share = 1.0 / count as f64;
+            let value = |from, to| wave(1.0, (from * to) << octaves, count) * share;
+            complex(&matrix(count, count >> octaves, value), device)
+        };
+        Lines {
+            forward: complex(&forward, device),
+            inverse: (0..scales - scale).map(inverse).collect(),
+            average: real(&self.averages(scale, scales), device),
+        }
+    }
+
+    /// Returns what becomes of a line of pixels: it is reflected first, the border pixels not
+    /// repeated.
+    fn reflected(self, scales: usize, device: &Device) -> Lines {
+        let last = self.length as isize - 1;
+        let source = |at: usize| {
+            let at = at as isize - self.margin as isize;
             (last - (last - at.abs()).abs()) as usize
         };
-        debug_assert_eq!(image.len(), height * width);
-        let rows = (0..self.padded[0]).map(|row| source(row, 0) * width);
-        let pixels = rows.flat_map(|row| (0..self.padded[1]).map(move |x| row + source(x, 1)));
-        pixels.map(|at| image[at].into()).collect()
-    }
-
-    /// Returns the transform of the modulus of the coefficients of a wavelet, at its resolution.
-    ///
-    /// # Arguments
-    ///
-    /// - `values`: frequencies at the resolution `level`
-    fn modulus(
-        &self,
-        values: &[Complex<f32>],
-        level: usize,
-        wavelet: &Wavelet,
-    ) -> Vec<Complex<f32>> {
-        let mut filtered = self.filtered(values, level, &wavelet.levels[level], wavelet.scale);
-        self.fft[wavelet.scale].inverse(&mut filtered);
-        // Coefficients of pixels between 0 and 1 neither over- nor underflow.
-        filtered.iter_mut().for_each(|value| *value = value.norm_sqr().sqrt().into());
-        self.fft[wavelet.scale].forward(&mut filtered);
-        filtered
-    }
-
-    /// Appends the averages, without the margins.
-    fn averaged(&self, values: &[Complex<f32>], level: usize, output: &mut Vec<f32>) {
-        let mut low = self.filtered(values, level, &self.low[level], self.scales);
-        self.fft[self.scales].inverse(&mut low);
-        let [height, width] = self.output_shape();
-        let rows = low.chunks_exact(width + 2).skip(1).take(height);
-        output.extend(rows.flat_map(|row| row[1..=width].iter().map(|value| value.re)));
-    }
-
-    /// Filters frequencies, and takes every 2^(`to` - `level`)-th value: frequencies that coincide
-    /// are averaged.
-    fn filtered(
-        &self,
-        values: &[Complex<f32>],
-        level: usize,
-        filter: &[f32],
-        to: usize,
-    ) -> Vec<Complex<f32>> {
-        let [height, width] = self.padded.map(|side| side >> to);
-        let from = self.padded[1] >> level;
-        let mut output = vec![Complex::default(); height * width];
-        let rows = values.chunks_exact(from).zip(filter.chunks_exact(from));
-        for (row, (values, filter)) in rows.enumerate() {
-            let output = &mut output[row % height * width..][..width];
-            for (values, filter) in values.chunks_exact(width).zip(filter.chunks_exact(width)) {
-                for ((output, value), filter) in output.iter_mut().zip(values).zip(filter) {
-                    *output += value * filter;
-                }
+        let of_pixels = |matrix: &[Vec<Complex<f64>>]| {
+            let mut sums = vec![vec![Complex::default(); matrix[0].len()]; self.length];
+            for (at, row) in matrix.iter().enumerate() {
+                let sums = sums[source(at)].iter_mut();
+                sums.zip(row).for_each(|(sum, value)| *sum += value);
             }
+            sums
+        };
+        let count = self.padded;
+        let forward = matrix(count, count, |from, to| wave(-1.0, from * to, count));
+        Lines {
+            forward: complex(&of_pixels(&forward), device),
+            inverse: Vec::new(),
+            average: real(&of_pixels(&self.averages(0, scales)), device),
         }
-        let share = 1.0 / (1_u64 << (2 * (to - level))) as f32;
-        output.iter_mut().for_each(|value| *value *= share);
-        output
     }
+
+    /// Returns the averages of values at a scale, without those of the margins.
+    fn averages(self, scale: usize, scales: usize) -> Vec<Vec<Complex<f64>>> {
+        let count = self.padded >> scale;
+        let window = |x: f64| (-x * x / (2.0 * self.sigma * self.sigma)).exp();
+        let window = |at: usize| {
+            let periods = (-PERIODS..=PERIODS).map(|i| f64::from(i) * self.padded as f64);
+            let sum: f64 = periods.map(|period| window(at as f64 + period)).sum();
+            sum / ((2.0 * PI).sqrt() * self.sigma)
+        };
+        let response = |frequency: usize| {
+            (0..self.padded).map(|x| wave(-1.0, frequency * x, self.padded) * window(x)).sum()
+        };
+        let responses: Vec<Complex<f64>> = kept(self.padded, scale).map(response).collect();
+        let average = |from: usize, place: usize| {
+            let to = (place + 1) << (scales - scale);
+            // A multiple of the length more, so that it is not negative.
+            let waves = (0..count).map(|k| wave(1.0, k * (to + count - from), count));
+            waves.zip(&responses).map(|(wave, response)| wave * response.re).sum::<Complex<f64>>()
+                / count as f64
+        };
+        matrix(count, self.places(scales), average)
+    }
+}
+
+/// Returns a wave of unit modulus: the exponential of `sign` · 2πi · `turns` / `count`.
+fn wave(sign: f64, turns: usize, count: usize) -> Complex<f64> {
+    Complex::from_polar(1.0, sign * 2.0 * PI * (turns % count) as f64 / count as f64)
+}
+
+/// Returns the rows of a matrix.
+fn matrix(
+    rows: usize,
+    columns: usize,
+    value: impl Fn(usize, usize) -> Complex<f64>,
+) -> Vec<Vec<Complex<f64>>> {
+    (0..rows).map(|row| (0..columns).map(|column| value(row, column)).collect()).collect()
+}
+
+/// Returns a complex matrix for lines whose imaginary parts follow their real parts.
+fn complex(matrix: &[Vec<Complex<f64>>], device: &Device) -> Tensor<2> {
+    let parts = [|value: &Complex<f64>| *value, |value: &Complex<f64>| value * Complex::I];
+    let rows = parts.iter().flat_map(|part| matrix.iter().map(move |row| row.iter().map(part)));
+    let values = rows.flat_map(|row| {
+        row.clone().map(|value| value.re).chain(row.map(|value| value.im)).collect::<Vec<_>>()
+    });
+    constant(values.collect(), [2 * matrix.len(), 2 * matrix[0].len()], device)
+}
+
+/// Returns the real parts of a matrix.
+fn real(matrix: &[Vec<Complex<f64>>], device: &Device) -> Tensor<2> {
+    let values = matrix.iter().flatten().map(|value| value.re);
+    constant(values.collect(), [matrix.len(), matrix[0].len()], device)
+}
+
+fn constant<const D: usize>(values: Vec<f64>, shape: [usize; D], device: &Device) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(values, shape), (device, DType::F32))
 }
 
 impl fmt::Debug for Scattering2d {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scattering2d")
-            .field("scales", &self.scales)
-            .field("orientations", &(self.wavelets.len() / self.scales))
+            .field("scales", &self.moduli.len())
+            .field("orientations", &self.orientations)
             .field("shape", &self.shape)
             .finish()
     }
+}
+
+/// Returns a Morlet wavelet `[height, width]` in frequencies: a wave in a Gaussian window, with
+/// mean zero. It is symmetric up to conjugation, so its transform is real.
+fn morlet(
+    [height, width]: [usize; 2],
+    sigma: f64,
+    angle: f64,
+    frequency: f64,
+    slant: f64,
+) -> Vec<f64> {
+    let mut wave_packet = gabor([height, width], sigma, angle, frequency, slant);
+    let window = gabor([height, width], sigma, angle, 0.0, slant);
+    let ratio = wave_packet.iter().sum::<Complex<f64>>() / window.iter().sum::<Complex<f64>>();
+    wave_packet.iter_mut().zip(&window).for_each(|(wave, window)| *wave -= ratio * window);
+    // Of rows, then of columns.
+    let waves = |side| matrix(side, side, |from, to| wave(-1.0, from * to, side));
+    let (of_rows, of_columns) = (waves(width), waves(height));
+    let rows = wave_packet.chunks_exact(width).map(|row| {
+        let frequency =
+            |k: usize| row.iter().zip(&of_rows[k]).map(|(value, wave)| value * wave).sum();
+        (0..width).map(frequency).collect()
+    });
+    let rows: Vec<Vec<Complex<f64>>> = rows.collect();
+    let value = |row: usize, column: usize| {
+        rows.iter().zip(&of_columns[row]).map(|(row, wave)| (row[column] * wave).re).sum()
+    };
+    (0..height * width).map(|at| value(at / width, at % width)).collect()
 }
 
 /// Returns a Gaussian window times a wave, repeated with the period of the image.
@@ -277,30 +435,20 @@ fn gabor(
     (0..size[0]).flat_map(|row| (0..size[1]).map(move |column| value(row, column))).collect()
 }
 
-/// Returns a wave in a Gaussian window, with mean zero.
-fn morlet(
-    size: [usize; 2],
-    sigma: f64,
-    angle: f64,
-    frequency: f64,
-    slant: f64,
-) -> Vec<Complex<f64>> {
-    let mut wave = gabor(size, sigma, angle, frequency, slant);
-    let window = gabor(size, sigma, angle, 0.0, slant);
-    let ratio = wave.iter().sum::<Complex<f64>>() / window.iter().sum::<Complex<f64>>();
-    wave.iter_mut().zip(&window).for_each(|(wave, window)| *wave -= ratio * window);
-    wave
+/// Returns a filter `[height, width]` for values at a scale, as `[width, 2 * height]`.
+fn cropped(filter: &[f64], [height, width]: [usize; 2], scale: usize) -> Vec<f64> {
+    let columns = kept(width, scale).flat_map(|column| {
+        let values = kept(height, scale).map(move |row| filter[row * width + column]);
+        values.clone().chain(values)
+    });
+    columns.collect()
 }
 
-/// Returns the low frequencies of a filter: the filter of images that are smaller by 2^`level`.
-fn cropped(values: &[f64], size: [usize; 2], level: usize) -> Vec<f32> {
-    let kept = |side: usize| {
-        let positive = side >> (level + 1);
-        let negative = side - (side >> level);
-        (0..side >> level).map(move |at| if at < positive { at } else { negative + at })
-    };
-    let rows = kept(size[0]).map(|row| row * size[1]);
-    rows.flat_map(|row| kept(size[1]).map(move |column| values[row + column] as f32)).collect()
+/// Returns the frequencies of values of which every 2^`scale`-th is taken: the low ones.
+fn kept(side: usize, scale: usize) -> impl Iterator<Item = usize> + Clone {
+    let positive = side >> (scale + 1);
+    let negative = side - (side >> scale);
+    (0..side >> scale).map(move |at| if at < positive { at } else { negative + at })
 }
 
 #[cfg(test)]
@@ -372,10 +520,14 @@ mod tests {
     #[test]
     fn coefficients_agree_with_kymatio() {
         for (scales, orientations, shape, channels) in KYMATIO {
-            let transform = Scattering2d::new(scales, orientations, shape).unwrap();
-            let values = transform.transform(&image(shape));
-            let places = transform.output_shape().iter().product::<usize>();
-            assert_eq!(values.len(), transform.channels() * places);
+            let device = Device::flex();
+            let transform = Scattering2d::new(scales, orientations, shape, &device).unwrap();
+            let data = TensorData::new(image(shape), [1, 1, shape[0], shape[1]]);
+            let output = transform.forward(Tensor::from_data(data, &device));
+            let [rows, columns] = transform.output_shape();
+            assert_eq!(output.dims(), [1, transform.channels(), rows, columns]);
+            let values: Vec<f32> = output.into_data().try_into_vec().unwrap();
+            let places = rows * columns;
             for &(channel, first, last, sum) in channels {
                 let filters = match channel {
                     0 => 1,
@@ -399,25 +551,36 @@ mod tests {
 
     #[test]
     fn a_batch_has_the_coefficients_of_each_image() {
-        let transform = Scattering2d::new(2, 8, [12, 12]).unwrap();
-        assert_eq!((transform.channels(), transform.output_shape()), (81, [3, 3]));
         let device = Device::flex();
+        let transform = Scattering2d::new(2, 8, [12, 12], &device).unwrap();
+        assert_eq!((transform.channels(), transform.output_shape()), (81, [3, 3]));
         let one = image([12, 12]);
         let two: Vec<f32> = one.iter().map(|value| 1.0 - value * value).collect();
-        let data = TensorData::new([one.clone(), two.clone()].concat(), [1, 2, 12, 12]);
-        let output = transform.forward(Tensor::from_data(data, &device));
-        assert_eq!(output.dims(), [1, 162, 3, 3]);
-        let expected = [transform.transform(&one), transform.transform(&two)].concat();
-        assert_eq!(output.into_data().try_into_vec::<f32>().unwrap(), expected);
+        let forward = |values: &[&[f32]], channels| {
+            let shape = [values.len() / channels, channels, 12, 12];
+            let images = Tensor::from_data(TensorData::new(values.concat(), shape), &device);
+            let output = transform.forward(images);
+            assert_eq!(output.dims(), [shape[0], channels * 81, 3, 3]);
+            output.into_data().try_into_vec::<f32>().unwrap()
+        };
+        let expected = [forward(&[&one], 1), forward(&[&two], 1)].concat();
+        for channels in [1, 2] {
+            let found = forward(&[&one, &two], channels);
+            let difference = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
+            assert!(difference.fold(0.0, f32::max) < 1e-6);
+        }
     }
 
     #[test]
     fn images_that_are_too_small_have_no_transform() {
-        assert!(Scattering2d::new(2, 8, [5, 5]).is_some());
+        let new = |scales, orientations, shape| {
+            Scattering2d::new(scales, orientations, shape, &Device::flex())
+        };
+        assert!(new(2, 8, [5, 5]).is_some());
         for (scales, orientations, shape) in
             [(2, 8, [3, 12]), (0, 8, [12, 12]), (2, 0, [12, 12]), (6, 8, [28, 28]), (64, 1, [9, 9])]
         {
-            assert!(Scattering2d::new(scales, orientations, shape).is_none(), "{shape:?}");
+            assert!(new(scales, orientations, shape).is_none(), "{shape:?}");
         }
     }
 }

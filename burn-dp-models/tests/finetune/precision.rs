@@ -6,7 +6,7 @@ use super::{run, write_images};
 
 /// Two runs have the same draws and noise. Gradient descent is linear in the gradients, so rounding
 /// errors do not grow.
-const SAME: &str = "--noise-multiplier 0.2 --insecure-seed 1 --optimizer sgd --lr 1 --steps 1 \
+const SAME: &str = "--noise-multiplier 0.2 --insecure-seed 1 --optimizer sgd --lr 0.5 --steps 1 \
                     --batch-size 20";
 
 #[test]
@@ -43,10 +43,8 @@ fn half_precision_trains_nearly_the_same_model_in_every_task() {
             (figures["after"]["loss"].as_f64().unwrap(), values.collect::<Vec<f64>>())
         };
         let (loss, weights) = trained("f32");
-        // Eight and eleven bits of accuracy; the residual network rounds in four times as many
-        // layers as the others.
-        let depth = if task.contains("resnet") { 4.0 } else { 1.0 };
-        for (precision, tolerance) in [("bf16", 0.01 * depth), ("f16", 0.002 * depth)] {
+        // Eight and eleven bits of accuracy, of losses that a step moves by up to 0.14.
+        for (precision, tolerance) in [("bf16", 0.005), ("f16", 0.001)] {
             let (found, others) = trained(precision);
             assert!((found - loss).abs() < tolerance, "{task}, {precision}: {found} {loss}");
             assert_ne!(others, weights, "{task}, {precision}");

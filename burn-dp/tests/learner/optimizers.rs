@@ -86,7 +86,10 @@ fn gradient_clipping_of_burn_bounds_the_noisy_gradient() {
     // A bias of one value moves by the norm in every step, up or down, so it may end where it began.
     let (bias, others) = moved.split_last().unwrap();
     let steps = bias / 1e-3;
-    assert!((steps - steps.round()).abs() < 1e-2 && steps.round() as u64 % 2 == STEPS % 2, "{bias}");
+    assert!(
+        (steps - steps.round()).abs() < 1e-2 && steps.round() as u64 % 2 == STEPS % 2,
+        "{bias}"
+    );
     assert!(others.iter().all(|&norm| norm > 1e-3 / 2.0), "{others:?}");
 }
 

@@ -73,10 +73,10 @@ pub(in crate::training) fn run_on(
                 }
             };
         }
-        let batcher = FeatureBatcher::new(data.encoder).ok_or_else(|| {
+        let batcher = FeatureBatcher::new(data.encoder, &device).ok_or_else(|| {
             TrainError::option("--scattering", "needs images of at least 5 x 5 pixels")
         })?;
-        let of_public = |item| batcher.features(&item);
+        let of_public = |item| batcher.features(&[item]).swap_remove(0);
         let public = PublicInputs { items: public.map(|data| data.map(of_public)), words: None };
         network.shape = batcher.shape();
         let images = data.train.items().len() + data.test.items().len();
