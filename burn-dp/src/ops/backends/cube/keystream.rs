@@ -38,6 +38,7 @@ pub(super) fn block(stream: &[u32], key: usize, index: u32) -> Array<u32> {
     initial[1] = 0x3320_646e;
     initial[2] = 0x7962_2d32;
     initial[3] = 0x6b20_6574;
+    #[unroll]
     for word in 0..8usize {
         initial[word + 4] = stream[key + word];
     }
@@ -47,6 +48,7 @@ pub(super) fn block(stream: &[u32], key: usize, index: u32) -> Array<u32> {
     initial[14] = stream[8];
     initial[15] = stream[9];
     let mut x = Array::<u32>::new(16usize);
+    #[unroll]
     for word in 0..16usize {
         x[word] = initial[word];
     }
@@ -60,8 +62,11 @@ pub(super) fn block(stream: &[u32], key: usize, index: u32) -> Array<u32> {
         quarter_round(&mut x, 2usize, 7usize, 8usize, 13usize);
         quarter_round(&mut x, 3usize, 4usize, 9usize, 14usize);
     }
+    // Another array: the caller's places are not constants, and those of the rounds are.
+    let mut words = Array::<u32>::new(16usize);
+    #[unroll]
     for word in 0..16usize {
-        x[word] += initial[word];
+        words[word] = x[word] + initial[word];
     }
-    x
+    words
 }
