@@ -83,7 +83,7 @@ fn gradient_clipping_of_burn_bounds_the_noisy_gradient() {
     });
     let moved: Vec<f64> = moved.collect();
     assert!(moved.iter().all(|&norm| norm <= STEPS as f64 * 1e-3 * 1.001), "{moved:?}");
-    // A bias of one value moves by the norm in every step, up or down, so it may end where it began.
+    // A bias of one value moves by the norm in every step, up or down, and may end where it began.
     let (bias, others) = moved.split_last().unwrap();
     let steps = bias / 1e-3;
     assert!(

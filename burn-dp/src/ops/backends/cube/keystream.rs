@@ -62,7 +62,7 @@ pub(super) fn block(stream: &[u32], key: usize, index: u32) -> Array<u32> {
         quarter_round(&mut x, 2usize, 7usize, 8usize, 13usize);
         quarter_round(&mut x, 3usize, 4usize, 9usize, 14usize);
     }
-    // Another array: the caller's places are not constants, and those of the rounds are.
+    // Another array: the caller's places are not constants, unlike the places in the rounds.
     let mut words = Array::<u32>::new(16usize);
     #[unroll]
     for word in 0..16usize {

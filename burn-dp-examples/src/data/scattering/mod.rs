@@ -7,18 +7,19 @@
 //! - F. Tramèr, D. Boneh: Differentially private learning needs better features (or much more
 //!   data), 2021, section 3.
 
+mod lines;
+mod wavelets;
+
 use std::f64::consts::PI;
 use std::fmt;
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
-use num_complex::Complex;
+use burn::tensor::{DType, Device, Tensor};
 
-/// Bandwidth of the finest wavelet, in pixels.
-const SIGMA: f64 = 0.8;
+use lines::{Lines, SIGMA, Side, constant};
+use wavelets::{cropped, morlet};
+
 /// Frequency of the finest wavelet, in radians for each pixel.
 const FREQUENCY: f64 = 0.75 * PI;
-/// Copies of a wavelet on each side of the image: the transform is periodic.
-const PERIODS: i32 = 2;
 
 /// Scattering coefficients of the orders 0, 1 and 2 with Morlet wavelets, without parameters.
 ///
@@ -51,20 +52,6 @@ struct Wavelet {
     /// For values of each scale up to its own: `[frequencies of a row, 1, 2 * frequencies of a
     /// column]`, twice, for real and imaginary parts.
     levels: Vec<Tensor<3>>,
-}
-
-/// What becomes of the values along one axis.
-///
-/// A complex line of `n` values is a line of `n` real parts followed by `n` imaginary parts.
-#[derive(Clone)]
-struct Lines {
-    /// From values to frequencies: `[2 * values, 2 * frequencies]`.
-    forward: Tensor<2>,
-    /// From frequencies to values at resolutions that are lower by 0, 1, 2, … octaves:
-    /// `[2 * frequencies, 2 * values]`.
-    inverse: Vec<Tensor<2>>,
-    /// From real values to their averages at the places of the output: `[values, places]`.
-    average: Tensor<2>,
 }
 
 impl Scattering2d {
@@ -246,130 +233,6 @@ fn averages(values: Tensor<3>, [of_columns, of_rows]: &[Lines; 2]) -> Tensor<3> 
     lines.reshape([places, planes, length])
 }
 
-/// One side of the images.
-#[derive(Clone, Copy)]
-struct Side {
-    length: usize,
-    /// Pixels before the first one.
-    margin: usize,
-    /// Pixels with those before and after.
-    padded: usize,
-    /// Of the averages, in pixels.
-    sigma: f64,
-}
-
-impl Side {
-    fn new(length: usize, scales: usize) -> Self {
-        let block = 1_usize << scales;
-        let padded = (length / block + 2) * block;
-        let sigma = SIGMA * 2f64.powi(scales as i32 - 1);
-        Self { length, margin: (padded - length) / 2, padded, sigma }
-    }
-
-    /// Returns the number of averages without the margins.
-    fn places(self, scales: usize) -> usize {
-        (self.padded >> scales) - 2
-    }
-
-    /// Returns what becomes of a line of moduli at a scale.
-    fn lines(self, scale: usize, scales: usize, device: &Device) -> Lines {
-        let count = self.padded >> scale;
-        let forward = matrix(count, count, |from, to| wave(-1.0, from * to, count));
-        let inverse = |octaves: usize| {
-            let share = 1.0 / count as f64;
-            let value = |from, to| wave(1.0, (from * to) << octaves, count) * share;
-            complex(&matrix(count, count >> octaves, value), device)
-        };
-        Lines {
-            forward: complex(&forward, device),
-            inverse: (0..scales - scale).map(inverse).collect(),
-            average: real(&self.averages(scale, scales), device),
-        }
-    }
-
-    /// Returns what becomes of a line of pixels: it is reflected first, the border pixels not
-    /// repeated.
-    fn reflected(self, scales: usize, device: &Device) -> Lines {
-        let last = self.length as isize - 1;
-        let source = |at: usize| {
-            let at = at as isize - self.margin as isize;
-            (last - (last - at.abs()).abs()) as usize
-        };
-        let of_pixels = |matrix: &[Vec<Complex<f64>>]| {
-            let mut sums = vec![vec![Complex::default(); matrix[0].len()]; self.length];
-            for (at, row) in matrix.iter().enumerate() {
-                let sums = sums[source(at)].iter_mut();
-                sums.zip(row).for_each(|(sum, value)| *sum += value);
-            }
-            sums
-        };
-        let count = self.padded;
-        let forward = matrix(count, count, |from, to| wave(-1.0, from * to, count));
-        Lines {
-            forward: complex(&of_pixels(&forward), device),
-            inverse: Vec::new(),
-            average: real(&of_pixels(&self.averages(0, scales)), device),
-        }
-    }
-
-    /// Returns the averages of values at a scale, without those of the margins.
-    fn averages(self, scale: usize, scales: usize) -> Vec<Vec<Complex<f64>>> {
-        let count = self.padded >> scale;
-        let window = |x: f64| (-x * x / (2.0 * self.sigma * self.sigma)).exp();
-        let window = |at: usize| {
-            let periods = (-PERIODS..=PERIODS).map(|i| f64::from(i) * self.padded as f64);
-            let sum: f64 = periods.map(|period| window(at as f64 + period)).sum();
-            sum / ((2.0 * PI).sqrt() * self.sigma)
-        };
-        let response = |frequency: usize| {
-            (0..self.padded).map(|x| wave(-1.0, frequency * x, self.padded) * window(x)).sum()
-        };
-        let responses: Vec<Complex<f64>> = kept(self.padded, scale).map(response).collect();
-        let average = |from: usize, place: usize| {
-            let to = (place + 1) << (scales - scale);
-            // A multiple of the length more, so that it is not negative.
-            let waves = (0..count).map(|k| wave(1.0, k * (to + count - from), count));
-            waves.zip(&responses).map(|(wave, response)| wave * response.re).sum::<Complex<f64>>()
-                / count as f64
-        };
-        matrix(count, self.places(scales), average)
-    }
-}
-
-/// Returns a wave of unit modulus: the exponential of `sign` · 2πi · `turns` / `count`.
-fn wave(sign: f64, turns: usize, count: usize) -> Complex<f64> {
-    Complex::from_polar(1.0, sign * 2.0 * PI * (turns % count) as f64 / count as f64)
-}
-
-/// Returns the rows of a matrix.
-fn matrix(
-    rows: usize,
-    columns: usize,
-    value: impl Fn(usize, usize) -> Complex<f64>,
-) -> Vec<Vec<Complex<f64>>> {
-    (0..rows).map(|row| (0..columns).map(|column| value(row, column)).collect()).collect()
-}
-
-/// Returns a complex matrix for lines whose imaginary parts follow their real parts.
-fn complex(matrix: &[Vec<Complex<f64>>], device: &Device) -> Tensor<2> {
-    let parts = [|value: &Complex<f64>| *value, |value: &Complex<f64>| value * Complex::I];
-    let rows = parts.iter().flat_map(|part| matrix.iter().map(move |row| row.iter().map(part)));
-    let values = rows.flat_map(|row| {
-        row.clone().map(|value| value.re).chain(row.map(|value| value.im)).collect::<Vec<_>>()
-    });
-    constant(values.collect(), [2 * matrix.len(), 2 * matrix[0].len()], device)
-}
-
-/// Returns the real parts of a matrix.
-fn real(matrix: &[Vec<Complex<f64>>], device: &Device) -> Tensor<2> {
-    let values = matrix.iter().flatten().map(|value| value.re);
-    constant(values.collect(), [matrix.len(), matrix[0].len()], device)
-}
-
-fn constant<const D: usize>(values: Vec<f64>, shape: [usize; D], device: &Device) -> Tensor<D> {
-    Tensor::from_data(TensorData::new(values, shape), (device, DType::F32))
-}
-
 impl fmt::Debug for Scattering2d {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scattering2d")
@@ -380,83 +243,12 @@ impl fmt::Debug for Scattering2d {
     }
 }
 
-/// Returns a Morlet wavelet `[height, width]` in frequencies: a wave in a Gaussian window, with
-/// mean zero. It is symmetric up to conjugation, so its transform is real.
-fn morlet(
-    [height, width]: [usize; 2],
-    sigma: f64,
-    angle: f64,
-    frequency: f64,
-    slant: f64,
-) -> Vec<f64> {
-    let mut wave_packet = gabor([height, width], sigma, angle, frequency, slant);
-    let window = gabor([height, width], sigma, angle, 0.0, slant);
-    let ratio = wave_packet.iter().sum::<Complex<f64>>() / window.iter().sum::<Complex<f64>>();
-    wave_packet.iter_mut().zip(&window).for_each(|(wave, window)| *wave -= ratio * window);
-    // Of rows, then of columns.
-    let waves = |side| matrix(side, side, |from, to| wave(-1.0, from * to, side));
-    let (of_rows, of_columns) = (waves(width), waves(height));
-    let rows = wave_packet.chunks_exact(width).map(|row| {
-        let frequency =
-            |k: usize| row.iter().zip(&of_rows[k]).map(|(value, wave)| value * wave).sum();
-        (0..width).map(frequency).collect()
-    });
-    let rows: Vec<Vec<Complex<f64>>> = rows.collect();
-    let value = |row: usize, column: usize| {
-        rows.iter().zip(&of_columns[row]).map(|(row, wave)| (row[column] * wave).re).sum()
-    };
-    (0..height * width).map(|at| value(at / width, at % width)).collect()
-}
-
-/// Returns a Gaussian window times a wave, repeated with the period of the image.
-fn gabor(
-    size: [usize; 2],
-    sigma: f64,
-    angle: f64,
-    frequency: f64,
-    slant: f64,
-) -> Vec<Complex<f64>> {
-    let (sin, cos) = angle.sin_cos();
-    let window = |x: f64, y: f64| {
-        let (along, across) = (x * cos + y * sin, y * cos - x * sin);
-        let squared = along * along + slant * slant * across * across;
-        Complex::from_polar((-squared / (2.0 * sigma * sigma)).exp(), frequency * along)
-    };
-    let value = |row: usize, column: usize| {
-        let periods = (-PERIODS..=PERIODS).flat_map(|i| (-PERIODS..=PERIODS).map(move |j| (i, j)));
-        let sum: Complex<f64> = periods
-            .map(|(i, j)| {
-                let at = |at: usize, period: i32, side| at as f64 + f64::from(period) * side as f64;
-                window(at(row, i, size[0]), at(column, j, size[1]))
-            })
-            .sum();
-        sum * slant / (2.0 * PI * sigma * sigma)
-    };
-    (0..size[0]).flat_map(|row| (0..size[1]).map(move |column| value(row, column))).collect()
-}
-
-/// Returns a filter `[height, width]` for values at a scale, as `[width, 2 * height]`.
-fn cropped(filter: &[f64], [height, width]: [usize; 2], scale: usize) -> Vec<f64> {
-    let columns = kept(width, scale).flat_map(|column| {
-        let values = kept(height, scale).map(move |row| filter[row * width + column]);
-        values.clone().chain(values)
-    });
-    columns.collect()
-}
-
-/// Returns the frequencies of values of which every 2^`scale`-th is taken: the low ones.
-fn kept(side: usize, scale: usize) -> impl Iterator<Item = usize> + Clone {
-    let positive = side >> (scale + 1);
-    let negative = side - (side >> scale);
-    (0..side >> scale).map(move |at| if at < positive { at } else { negative + at })
-}
-
 #[cfg(test)]
 mod tests {
     // 3.1415 is Kymatio's constant.
     #![allow(clippy::unwrap_used, clippy::approx_constant)]
 
-    use burn::tensor::Device;
+    use burn::tensor::TensorData;
 
     use super::*;
 
