@@ -17,7 +17,8 @@ use super::worker::synchronize;
 /// Number of blocks in which the algorithms take turns.
 const BLOCKS: usize = 3;
 
-/// Returns the median milliseconds of a step of each algorithm, which take turns on the same batch.
+/// Returns the milliseconds of a step of each algorithm, which take turns on the same batch: lower
+/// quartile, median and upper quartile of the steps.
 ///
 /// # Arguments
 ///
@@ -33,7 +34,7 @@ pub(crate) fn step_times(
     algorithms: &[Algorithm],
     ms: f64,
     device: &Device,
-) -> Result<Vec<f64>, TrainError> {
+) -> Result<Vec<[f64; 3]>, TrainError> {
     let device = device.clone().autodiff();
     let subject = Subject { network, sizes, is_stock: false };
     let (model, items) = subject.init(batch, &device);
@@ -44,8 +45,14 @@ pub(crate) fn step_times(
         Ok(InProcess { contender, batch: items.clone(), device: &device })
     };
     let players: Result<Vec<_>, TrainError> = algorithms.iter().map(player).collect();
-    let times = medians_and_minima(&mut players?, BLOCKS, ms)?;
-    Ok(times.into_iter().map(|(median, _)| median).collect())
+    let made = take_turns(&mut players?, BLOCKS, |_| Amount::Milliseconds(ms));
+    made.into_iter().map(|block| Ok(quartiles(block.map_err(failed_step)?.ms))).collect()
+}
+
+/// Returns lower quartile, median and upper quartile, each a value of the list; NaN without values.
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| values.get(values.len() * quarter / 4).copied().unwrap_or(f64::NAN))
 }
 
 /// Lets the contenders take turns in this number of blocks. Returns median and minimum of the
@@ -79,5 +86,18 @@ impl<M: Classifier> Player for InProcess<'_, M> {
         let synchronize = || synchronize(self.device);
         let ms = self.contender.timed_steps(&self.batch, steps, synchronize);
         Ok(Block { ms: ms.map_err(|error| error.to_string())?, cpu_ms: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_values_are_between_the_quartiles() {
+        assert_eq!(quartiles((0..9).rev().map(f64::from).collect()), [2.0, 4.0, 6.0]);
+        assert_eq!(quartiles(vec![4.0, 1.0]), [1.0, 4.0, 4.0]);
+        assert_eq!(quartiles(vec![5.0]), [5.0; 3]);
+        assert!(quartiles(vec![])[1].is_nan());
     }
 }

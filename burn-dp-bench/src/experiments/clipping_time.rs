@@ -9,7 +9,7 @@
 
 use burn_dp_examples::training::{TrainError, typed};
 
-use super::figure::{Figure, FigureSeries, Findings, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
 use super::measured::{FigureOptions, Measured};
 use crate::bench::{Algorithm, InputName, Network, Sizes, step_times};
 
@@ -78,15 +78,15 @@ impl Times {
             let times = measured.measure(&name, |device| {
                 step_times(network, sizes, batch, &algorithms, self.ms, device)
             })?;
-            for (line, ms) in series.iter_mut().zip(times) {
-                let seconds = ms / 1e3 * EPOCH / batch as f64;
-                line.points.push(super::figure::FigurePoint::exact(x, seconds));
+            for (line, quartiles) in series.iter_mut().zip(times) {
+                let [low, y, high] = quartiles.map(|ms: f64| ms / 1e3 * EPOCH / batch as f64);
+                line.points.push(FigurePoint { x, y, low, high });
             }
         }
         let verdicts = verdicts(&series);
         measured.finish(Findings {
             figure: self.figure.into(),
-            setting: self.setting,
+            setting: format!("{} Median of the steps, with their quartiles.", self.setting),
             labels: ["Seconds for an epoch of 60,000 examples", self.x, "seconds"]
                 .map(String::from),
             series,

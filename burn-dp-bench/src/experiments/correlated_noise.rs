@@ -174,6 +174,7 @@ const QUICK: ([usize; 2], usize, u64) = ([8_000, 2_000], 250, 4);
 const PAPER: ([usize; 2], usize, u64) = ([60_000, 10_000], 500, 20);
 const DELTA: f64 = 1e-5;
 const EPSILONS: [f64; 3] = [1.0, 4.0, 16.0];
+const QUICK_EPSILONS: [f64; 2] = [1.0, 16.0];
 
 /// Bands of the strategy, and parts of the data, with cyclic Poisson sampling.
 const BANDS: u64 = 8;
@@ -209,14 +210,15 @@ fn trainings(
 pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
     let mut measured = Measured::open(ACCURACY, options)?;
     let (sizes, batch, epochs) = if measured.quick() { QUICK } else { PAPER };
+    let epsilons = if measured.quick() { &QUICK_EPSILONS[..] } else { &EPSILONS[..] };
     let epoch = (sizes[0] / batch) as u64;
     let trainings = trainings(epochs, epoch)?;
     let data = images_of_seeds(&measured, sizes)?;
-    measured.expect(trainings.len() * EPSILONS.len() * data.len());
+    measured.expect(trainings.len() * epsilons.len() * data.len());
     let mut series = Vec::new();
     for (name, scheme, strategy) in &trainings {
         let mut points = Vec::new();
-        for epsilon in EPSILONS {
+        for &epsilon in epsilons {
             let mut accuracies = Vec::new();
             for (seed, data) in &data {
                 let run = |device: &Device| {
@@ -234,7 +236,7 @@ pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
         let line = series.iter().find(|line| line.name.starts_with(name));
         line.and_then(|line| line.at(epsilon)).unwrap_or(f64::NAN)
     };
-    let (small, large) = (EPSILONS[0], EPSILONS[2]);
+    let (small, large) = (epsilons[0], epsilons[epsilons.len() - 1]);
     let names = ["independent, Poisson", "independent, shuffled", "buffered", "banded"];
     let [poisson, shuffled, buffered, banded] =
         names.map(|name| [at(name, small), at(name, large)]);

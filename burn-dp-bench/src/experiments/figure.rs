@@ -77,11 +77,11 @@ pub struct FigureSeries {
 pub struct FigurePoint {
     /// Position.
     pub x: f64,
-    /// Mean over the seeds.
+    /// Mean over the seeds; of times, the median of the steps.
     pub y: f64,
-    /// Smallest value.
+    /// Smallest value; of times, the lower quartile.
     pub low: f64,
-    /// Largest value.
+    /// Largest value; of times, the upper quartile.
     pub high: f64,
 }
 
