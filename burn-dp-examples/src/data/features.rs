@@ -14,8 +14,8 @@ use super::{ImageBatch, Scattering2d};
 /// Scales and orientations of the wavelets.
 const SCALES: usize = 2;
 const ORIENTATIONS: usize = 8;
-/// Number of groups of channels that are normalized together.
-const GROUPS: usize = 27;
+/// Number of channels that are normalized together.
+const GROUP_CHANNELS: usize = 3;
 /// Images that are transformed together: their values stay in the cache of a core.
 const TOGETHER: usize = 8;
 /// Added to a variance.
@@ -41,8 +41,8 @@ impl Hash for FeatureItem {
 
 /// Turns images into scattering features, and stacks these.
 ///
-/// The coefficients of two scales and eight orientations are normalized in 27 groups of channels,
-/// within each image.
+/// The coefficients of two scales and eight orientations are normalized in groups of three
+/// consecutive channels, within each image.
 ///
 /// # Privacy
 ///
@@ -84,8 +84,9 @@ impl FeatureBatcher {
         let pixels = TensorData::new(pixels, [items.len(), channels, height, width]);
         let features = self.transform.forward(Tensor::from_data(pixels, &self.device)).into_data();
         let mut values: Vec<f32> = features.iter().collect();
+        let ImageShape { height, width, .. } = self.shape();
+        values.chunks_exact_mut(GROUP_CHANNELS * height * width).for_each(normalize);
         let length = self.shape().values();
-        values.chunks_exact_mut(length / GROUPS).for_each(normalize);
         let features = values.chunks_exact(length).zip(items).map(|(values, item)| FeatureItem {
             values: values.into(),
             image: item.image.clone(),
@@ -163,7 +164,7 @@ mod tests {
             let batcher = FeatureBatcher::new(images, &Device::flex()).unwrap();
             assert_eq!(batcher.shape(), ImageShape::square(channels, side));
             let items = batcher.made_up(2, 10);
-            for values in items[0].values.chunks_exact(batcher.shape().values() / GROUPS) {
+            for values in items[0].values.chunks_exact(GROUP_CHANNELS * side * side) {
                 let mean = values.iter().sum::<f32>() / values.len() as f32;
                 let square = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
                 assert!(mean.abs() < 1e-4 && square > 0.0 && square < 1.0001, "{mean} {square}");

@@ -7,11 +7,13 @@ use toml::{Table, Value};
 use super::TrainError;
 
 /// The recipes that have a name.
-const KNOWN: [(&str, &str); 10] = [
+const KNOWN: [(&str, &str); 12] = [
     ("mnist-cnn", include_str!("../../recipes/mnist-cnn.toml")),
     ("mnist-scattering", include_str!("../../recipes/mnist-scattering.toml")),
     ("mnist-scattering-1", include_str!("../../recipes/mnist-scattering-1.toml")),
     ("cifar10-scattering", include_str!("../../recipes/cifar10-scattering.toml")),
+    ("cifar10-scattering-8", include_str!("../../recipes/cifar10-scattering-8.toml")),
+    ("cifar10-batch-clipping", include_str!("../../recipes/cifar10-batch-clipping.toml")),
     ("cifar10-wrn-16-4-1", include_str!("../../recipes/cifar10-wrn-16-4-1.toml")),
     ("cifar10-wrn-16-4-8", include_str!("../../recipes/cifar10-wrn-16-4-8.toml")),
     ("cifar10-wrn-16-4-simulated", include_str!("../../recipes/cifar10-wrn-16-4-simulated.toml")),
@@ -160,6 +162,7 @@ mod tests {
             assert!(text.starts_with("# "), "{name}");
             let (mode, lr) = match name {
                 "shakespeare-users" => (Mode::Users, "--local-lr 3"),
+                "cifar10-batch-clipping" => (Mode::Batch, "--lr 3"),
                 _ => (Mode::Individual, "--lr 3"),
             };
             let options = read(&format!("--recipe {name} --data-dir d {lr}")).unwrap();
@@ -167,10 +170,10 @@ mod tests {
             options.check_mode(&[mode]).unwrap();
             let lr = options.examples.lr.or(options.local_lr);
             assert_eq!(lr, Some(3.0), "{name}: the command line wins");
-            // A simulation states the noise that it scales down.
-            let simulates = name.ends_with("-simulated");
-            assert_eq!(options.privacy.epsilon.is_some(), !simulates, "{name}");
-            assert_eq!(options.privacy.noise_multiplier.is_some(), simulates, "{name}");
+            // A simulation states the noise that it scales down; batch clipping, that of its paper.
+            let states_noise = name.ends_with("-simulated") || mode == Mode::Batch;
+            assert_eq!(options.privacy.epsilon.is_some(), !states_noise, "{name}");
+            assert_eq!(options.privacy.noise_multiplier.is_some(), states_noise, "{name}");
         }
     }
 
