@@ -19,7 +19,8 @@ pub struct AllOptions {
     pub quick: bool,
     /// Folder with the four IDX files of MNIST and with shakespeare-users.jsonl, plain or gzip, or
     /// with the subfolders mnist and shakespeare; without it, synthetic digits and roles. Needed
-    /// without --quick, also with the binary version of CIFAR-10 in the subfolder cifar10.
+    /// without --quick, also with the binary version of CIFAR-10 in the subfolder cifar10, on which
+    /// batch and layerwise clipping then train.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Seeds of initial weights and synthetic digits.

@@ -57,7 +57,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         series,
         verdicts: vec![
             Verdict::new(
-                "ReweightGP takes a batch of three quarters of the ordinary one.",
+                "ReweightGP takes a batch of at least three quarters of the ordinary one.",
                 reweight >= 0.75 * ordinary,
                 [("ReweightGP", reweight), ("NonPrivate", ordinary)],
             ),
@@ -67,7 +67,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
                 [("multiLoss", materialize), ("ReweightGP", reweight)],
             ),
             Verdict::new(
-                "Book-keeping takes nine tenths of the ordinary batch.",
+                "Book-keeping takes at least nine tenths of the ordinary batch.",
                 keeping >= 0.9 * ordinary,
                 [("book-keeping", keeping), ("NonPrivate", ordinary)],
             ),

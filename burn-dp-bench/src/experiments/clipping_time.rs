@@ -190,8 +190,8 @@ pub(super) fn batches(options: &FigureOptions) -> Result<Figure, TrainError> {
         };
         let (keeping, nxbp) = (change("book-keeping"), change("nxBP"));
         vec![Verdict::new(
-            "An epoch gets faster with the batch size, but not for one backward pass for each \
-                 example.",
+            "With book-keeping, an epoch is faster at the largest batch size than at the \
+             smallest; with one backward pass for each example it is hardly so.",
             keeping < 1.0 && nxbp > 0.8,
             [("book-keeping, 128 over 16", keeping), ("nxBP, 128 over 16", nxbp)],
         )]
@@ -219,7 +219,8 @@ pub(super) fn depths(options: &FigureOptions) -> Result<Figure, TrainError> {
         let worst = largest_ratio(series, "book-keeping", "NonPrivate");
         let nxbp = ratio(series, "nxBP", "book-keeping");
         vec![Verdict::new(
-            "The price of privacy stays bounded with the depth.",
+            "At every depth, book-keeping costs less than twice an ordinary step; one backward \
+             pass for each example costs more than five times as much as book-keeping.",
             worst < 2.0 && nxbp > 5.0,
             [("largest book-keeping over NonPrivate", worst), ("nxBP over book-keeping", nxbp)],
         )]
@@ -259,7 +260,8 @@ pub(super) fn architectures(options: &FigureOptions) -> Result<Figure, TrainErro
     times.measure(options, |series| {
         let worst = largest_ratio(series, "book-keeping", "NonPrivate");
         vec![Verdict::new(
-            "A private step of a deep convolutional network costs less than twice an ordinary one.",
+            "By book-keeping, a private step of a deep convolutional network costs less than twice \
+             an ordinary one.",
             worst < 2.0,
             [("largest book-keeping over NonPrivate", worst)],
         )]
@@ -292,8 +294,8 @@ pub(super) fn pixels(options: &FigureOptions) -> Result<Figure, TrainError> {
             || [("book-keeping over NonPrivate", keeping), ("nxBP over NonPrivate", nxbp)];
         vec![
             Verdict::new(
-                "At 256 × 256 pixels, where the paper's method is no faster than one backward pass \
-                 for each example, book-keeping still is.",
+                "At 256 × 256 pixels, where the advantage of the paper's method has decreased, \
+                 book-keeping is faster than one backward pass for each example.",
                 keeping < 0.95 * nxbp,
                 numbers(),
             ),

@@ -116,8 +116,8 @@ fn verdicts(series: &[FigureSeries], small: f64, large: f64) -> Vec<Verdict> {
         (format!("buffered {at_small}"), format!("buffered {at_large}"));
     vec![
         Verdict::new(
-            "Without amplification by sampling, correlated noise beats independent noise for \
-             users.",
+            "Without amplification by sampling, correlated noise beats independent noise for users \
+             at a small ε, and is at most half a point behind it at a large one.",
             buffered[0] > shuffled[0] && buffered[1] >= shuffled[1] - 0.005,
             [
                 (buffered_small.as_str(), buffered[0]),
@@ -128,8 +128,8 @@ fn verdicts(series: &[FigureSeries], small: f64, large: f64) -> Vec<Verdict> {
         ),
         Verdict::new(
             format!(
-                "At ε = {large}, bands with cyclic Poisson sampling are at least as good as \
-                 independent noise with Poisson sampling."
+                "At ε = {large}, bands with cyclic Poisson sampling are ahead of independent noise \
+                 with Poisson sampling, or at most half a point behind."
             ),
             banded[1] >= poisson[1] - 0.005,
             [("banded", banded[1]), ("Poisson", poisson[1])],

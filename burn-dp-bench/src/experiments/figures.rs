@@ -8,8 +8,9 @@ use super::measured::FigureOptions;
 use super::{
     clipping_memory, clipping_time, clipping_utility, correlated_noise, correlated_noise_users,
     count_share, layer_norms, layerwise_clipping, layerwise_mini_sets, layerwise_noise,
-    layerwise_variants, quantile_tracking, tan_averages, tan_budget, tan_data_size, tan_privacy,
-    tan_scaling, tan_transfer, update_norms, user_clipping, user_variants,
+    layerwise_schedules, layerwise_variants, quantile_tracking, tan_averages, tan_budget,
+    tan_data_size, tan_privacy, tan_scaling, tan_transfer, update_norms, user_clipping,
+    user_variants,
 };
 
 /// An experiment with a verdict.
@@ -31,7 +32,7 @@ pub(super) const fn figure(
 }
 
 /// All experiments with a verdict, in the order of the page.
-pub(super) const FIGURES: [FigureExperiment; 28] = [
+pub(super) const FIGURES: [FigureExperiment; 29] = [
     figure(
         clipping_time::MODELS,
         clipping_time::models,
@@ -161,6 +162,12 @@ pub(super) const FIGURES: [FigureExperiment; 28] = [
         layerwise_noise::BATCH_NORM,
         layerwise_noise::batch_norm,
         "With and without BatchNorm, and its statistics (batch clipping, figures 13 and 14)",
+    ),
+    figure(
+        layerwise_schedules::NAME,
+        layerwise_schedules::run,
+        "Without BatchNorm, with constant and decaying learning rate and threshold (batch \
+         clipping, figures 15 to 17)",
     ),
     figure(
         correlated_noise::ERROR,

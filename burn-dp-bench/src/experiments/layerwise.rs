@@ -107,10 +107,15 @@ impl Setting {
     pub(super) fn sentence(&self) -> String {
         let model = self.model.to_possible_value();
         format!(
-            "{} on {}, mini-sets of {BATCH}, {} epochs, learning rate {} times {LR_DECAY} after \
+            "{} on {}{}, mini-sets of {BATCH}, {} epochs, learning rate {} times {LR_DECAY} after \
              each epoch",
             model.as_ref().map_or("a network", |model| model.get_name()),
             self.data,
+            if self.data == cifar10::NAME {
+                ", without the paper's random crops and mirror images"
+            } else {
+                ""
+            },
             self.epochs,
             self.lr
         )

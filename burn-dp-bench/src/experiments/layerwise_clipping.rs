@@ -77,7 +77,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         figure: "Batch clipping and adaptive layerwise clipping, figures 4 and 18".into(),
         setting: format!(
             "{}, C = {}, σ = {}, {} seeds. BC: the gradient of a mini-set is clipped; IC: of each \
-             image, so that BatchNorm has one. ALC: each layer is clipped, to a threshold that \
+             image, so that BatchNorm sees one, and is tested with statistics of public batches. \
+             ALC: each layer is clipped, to a threshold that \
              follows public norms; FGC: the whole gradient.",
             setting.sentence(),
             setting.max_grad_norm,

@@ -113,7 +113,7 @@ fn verdicts(
             [constant, ("Zhang et al.", zhang)],
         ),
         Verdict::new(
-            "A constant master threshold is at least as good as a decaying one (figure 16).",
+            "A constant master threshold is at least as good as a decaying one (figure 16 is of a network without BatchNorm).",
             layerwise >= decaying,
             [constant, ("C decays", decaying)],
         ),
@@ -124,8 +124,7 @@ fn verdicts(
             [constant, ("4 groups", grouped)],
         ),
         Verdict::new(
-            "Multipliers make clipping of the whole gradient more robust to the noise (section \
-             B.2).",
+            "Multipliers raise the accuracy of clipping the whole gradient (section B.2).",
             multiplied.max(wide) > flat,
             [("FGC", flat), ("multipliers, C", multiplied), ("multipliers, √L C", wide)],
         ),

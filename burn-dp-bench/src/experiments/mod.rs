@@ -22,6 +22,7 @@ mod layerwise_clipping;
 mod layerwise_curves;
 mod layerwise_mini_sets;
 mod layerwise_noise;
+mod layerwise_schedules;
 mod layerwise_variants;
 mod measured;
 mod quantile_tracking;

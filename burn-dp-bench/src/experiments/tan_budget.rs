@@ -105,7 +105,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         setting: format!(
             "{}, {} images of {}, SGD. All runs compute B · S = {} images in S steps, and their \
              σ is calibrated to ε = {} at δ = {DELTA:e}: B (σ) = {}. Their learning rates are \
-             constant numbers over S; each B is compared at its best. {} seeds.",
+             constant numbers over S; each B is compared at its best of these. {} seeds.",
             setting.network.described(),
             setting.images[0],
             setting.network.images_name(&measured),

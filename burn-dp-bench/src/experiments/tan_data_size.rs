@@ -44,7 +44,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         ),
         labels: ["ε and the size of the data set", "times the data", "ε"].map(String::from),
         verdicts: vec![Verdict::new(
-            "Twice the data halves ε, with the same batch size, noise and number of steps.",
+            "Twice the data about halves ε, with the same batch size, noise and number of steps.",
             least > 1.8 && most < 2.3,
             [("smallest ratio", least), ("largest ratio", most)],
         )],

@@ -100,8 +100,7 @@ fn verdicts(layers: &[FigureSeries]) -> Vec<Verdict> {
             [("largest", largest(&last)), ("smallest", smallest(&last))],
         ),
         Verdict::new(
-            "The norms change over the rounds: that of some layer by more than a factor of two, \
-             so that no fixed threshold of this layer fits all rounds.",
+            "The norms change over the rounds: that of some layer by more than a factor of two.",
             largest(&factors) > 2.0,
             [("largest factor", largest(&factors)), ("smallest factor", smallest(&factors))],
         ),

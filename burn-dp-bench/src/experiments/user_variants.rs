@@ -137,7 +137,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             "Users train {}, ε = {EPSILON}, {} seeds; FedSGD: one gradient of a user. Clipped to \
              the median, from {START}, by the geometric rule. The server's learning rate is a \
              factor times: SGD with momentum {}, {sgd} over the threshold of the round; Adam, \
-             {adam}. Each variant is compared at its best factor.",
+             {adam}. Each variant is compared at its best factor of the grid.",
             base.network(),
             users.len(),
             base.federated.training.server_momentum

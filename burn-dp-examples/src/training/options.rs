@@ -153,8 +153,9 @@ impl ClippingName {
 pub struct RecipeOptions {
     /// Options from a TOML file, or a named recipe: mnist-cnn, mnist-scattering,
     /// mnist-scattering-1, cifar10-scattering, cifar10-scattering-8, cifar10-batch-clipping,
-    /// cifar10-wrn-16-4-1, cifar10-wrn-16-4-8, cifar10-wrn-16-4-simulated, imagenet-nf-resnet-50,
-    /// imdb-transformer or shakespeare-users. An option on the command line takes precedence.
+    /// cifar10-batch-clipping-2, cifar10-wrn-16-4-1, cifar10-wrn-16-4-8,
+    /// cifar10-wrn-16-4-simulated, imagenet-nf-resnet-50, imdb-transformer or shakespeare-users. An
+    /// option on the command line takes precedence.
     #[arg(long, visible_alias = "preset", value_name = "RECIPE", help_heading = "Run")]
     pub recipe: Option<PathBuf>,
 }

@@ -111,11 +111,7 @@ fn check_apart(
     Err(TrainError::option("--public-data", reason))
 }
 
-/// Returns public images of the shape of the private ones.
-///
-/// # Arguments
-///
-/// - `side`: pixels per side to which images of a folder are scaled
+/// Returns public images of the shape of the private ones; images of a folder are scaled to it.
 ///
 /// # Errors
 ///
@@ -124,17 +120,16 @@ fn check_apart(
 pub(super) fn images(
     options: &DataOptions,
     private: &Splits<ImageBatcher>,
-    side: usize,
 ) -> Result<PublicData<ImageItem>, TrainError> {
+    let expected = private.encoder.shape;
     let size = options.public_size.unwrap_or(PUBLIC_SIZE);
     let (data, shape) = if options.public_dataset() == Some(DatasetName::Digits) {
         (digits::public(options.seed, size)?, ImageBatcher::MNIST.shape)
     } else {
         let (source, public) = source(options)?;
-        let splits = public.images(side)?;
+        let splits = public.images(expected.height)?;
         (source.data(splits.train.items().to_vec())?, splits.encoder.shape)
     };
-    let expected = private.encoder.shape;
     if shape != expected {
         let reason = format!(
             "has images of {}x{}x{}, and {} has {}x{}x{}; give another data set",

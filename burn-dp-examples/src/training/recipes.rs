@@ -7,13 +7,14 @@ use toml::{Table, Value};
 use super::TrainError;
 
 /// The recipes that have a name.
-const KNOWN: [(&str, &str); 12] = [
+const KNOWN: [(&str, &str); 13] = [
     ("mnist-cnn", include_str!("../../recipes/mnist-cnn.toml")),
     ("mnist-scattering", include_str!("../../recipes/mnist-scattering.toml")),
     ("mnist-scattering-1", include_str!("../../recipes/mnist-scattering-1.toml")),
     ("cifar10-scattering", include_str!("../../recipes/cifar10-scattering.toml")),
     ("cifar10-scattering-8", include_str!("../../recipes/cifar10-scattering-8.toml")),
     ("cifar10-batch-clipping", include_str!("../../recipes/cifar10-batch-clipping.toml")),
+    ("cifar10-batch-clipping-2", include_str!("../../recipes/cifar10-batch-clipping-2.toml")),
     ("cifar10-wrn-16-4-1", include_str!("../../recipes/cifar10-wrn-16-4-1.toml")),
     ("cifar10-wrn-16-4-8", include_str!("../../recipes/cifar10-wrn-16-4-8.toml")),
     ("cifar10-wrn-16-4-simulated", include_str!("../../recipes/cifar10-wrn-16-4-simulated.toml")),
@@ -162,7 +163,7 @@ mod tests {
             assert!(text.starts_with("# "), "{name}");
             let (mode, lr) = match name {
                 "shakespeare-users" => (Mode::Users, "--local-lr 3"),
-                "cifar10-batch-clipping" => (Mode::Batch, "--lr 3"),
+                _ if name.starts_with("cifar10-batch-clipping") => (Mode::Batch, "--lr 3"),
                 _ => (Mode::Individual, "--lr 3"),
             };
             let options = read(&format!("--recipe {name} --data-dir d {lr}")).unwrap();
@@ -174,6 +175,21 @@ mod tests {
             let states_noise = name.ends_with("-simulated") || mode == Mode::Batch;
             assert_eq!(options.privacy.epsilon.is_some(), !states_noise, "{name}");
             assert_eq!(options.privacy.noise_multiplier.is_some(), states_noise, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_noise_of_batch_clipping_is_divided_by_the_root_of_the_number_of_layers() {
+        for (name, layers) in [("cifar10-batch-clipping", 41.0), ("cifar10-batch-clipping-2", 9.0)]
+        {
+            let options = read(&format!("--recipe {name} --data-dir d")).unwrap();
+            let model = options.model.unwrap().second("--model", "batch").unwrap();
+            assert_eq!(model.layers(3, 10).unwrap() as f64, layers);
+            let noise = options.privacy.noise_multiplier.unwrap();
+            assert!(
+                (noise / (2.0 * 0.01875 / layers.sqrt()) - 1.0).abs() < 1e-5,
+                "{name}: {noise}"
+            );
         }
     }
 

@@ -74,7 +74,7 @@ pub(super) fn read(
         public_data::check(options, "BatchNorm or this policy", &instead)?;
     }
     let splits = options.images(0)?;
-    let public = public.then(|| public_data::images(options, &splits, 0)).transpose()?;
+    let public = public.then(|| public_data::images(options, &splits)).transpose()?;
     Ok(BatchData::new(splits, public))
 }
 
@@ -117,6 +117,37 @@ mod tests {
             let options = TrainOptions::read(words).unwrap();
             let error = load(&options.data, BatchModelName::BnLenet5).err().unwrap().to_string();
             assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[cfg(feature = "images")]
+    #[test]
+    fn photographs_of_a_folder_are_public_images_of_the_size_of_cifar10() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["data_batch_1.bin", "test_batch.bin"] {
+            let image = |label: u8| [vec![label], vec![20 * label; 3 * 32 * 32]].concat();
+            std::fs::write(at(name), (0..10).flat_map(image).collect::<Vec<u8>>()).unwrap();
+        }
+        for (name, side) in [("train/cat/1.png", 50), ("train/cat/2.png", 20), ("val/cat/3.png", 9)]
+        {
+            let path = at("photographs").join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            image::RgbImage::from_pixel(side, side, image::Rgb([7, 8, 9])).save(path).unwrap();
+        }
+        let line = format!(
+            "train --recipe cifar10-batch-clipping --data-dir {} --public-data folder --public-dir \
+             {}",
+            folder.path().display(),
+            at("photographs").display()
+        );
+        let options = TrainOptions::read(line.split(' ')).unwrap();
+        let data = load(&options.data, BatchModelName::BnResnet18).unwrap();
+        let public = data.public.unwrap();
+        assert_eq!((data.private.len(), public.items().len()), (10, 2));
+        for item in public.items() {
+            let planes = item.image.chunks(32 * 32).map(|plane| (plane.len(), plane[0]));
+            assert_eq!(planes.collect::<Vec<_>>(), [(1024, 7), (1024, 8), (1024, 9)]);
         }
     }
 }

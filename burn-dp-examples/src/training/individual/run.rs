@@ -52,8 +52,7 @@ pub(in crate::training) fn run_on(
     if data.dataset != DatasetName::Imdb {
         let options = data;
         let data = loaded.images(options, inputs.image_size)?;
-        let public =
-            settings.needs_public().then(|| public_data::images(options, &data, inputs.image_size));
+        let public = settings.needs_public().then(|| public_data::images(options, &data));
         let public = public.transpose()?;
         let mut network = ImageNetwork {
             name: settings.model,
