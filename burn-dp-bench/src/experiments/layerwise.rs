@@ -111,10 +111,9 @@ impl Setting {
              each epoch",
             model.as_ref().map_or("a network", |model| model.get_name()),
             self.data,
-            if self.data == cifar10::NAME {
-                ", without the paper's random crops and mirror images"
-            } else {
-                ""
+            match self.data {
+                digits::NAME => "",
+                _ => ", without the paper's random crops and mirror images",
             },
             self.epochs,
             self.lr

@@ -320,7 +320,7 @@ mod tests {
     fn public_digits_are_not_the_ones_that_are_trained_on() {
         let options = options("digits --train-size 300 --public-size 200 --seed 3");
         let private = options.images(0).unwrap();
-        let public = super::images(&options, &private, 0).unwrap();
+        let public = super::images(&options, &private).unwrap();
         assert_eq!(public.items().len(), 200);
         let private = private.train.items();
         assert!(public.items().iter().all(|item| private.iter().all(|p| p.image != item.image)));
@@ -332,10 +332,10 @@ mod tests {
         let options = options("cifar10 --data-dir d --public-data digits");
         let digits = digits::splits(0, 1, 1);
         let cifar = Splits { encoder: ImageBatcher::CIFAR10, ..digits };
-        let error = super::images(&options, &cifar, 0).unwrap_err().to_string();
+        let error = super::images(&options, &cifar).unwrap_err().to_string();
         assert!(error.contains("1x28x28") && error.contains("3x32x32"), "{error}");
         let two = Splits { classes: 2, ..digits::splits(0, 1, 1) };
-        let error = super::images(&options, &two, 0).unwrap_err().to_string();
+        let error = super::images(&options, &two).unwrap_err().to_string();
         assert!(error.contains("has the class 9") && error.contains("2 classes"), "{error}");
     }
 }

@@ -129,7 +129,7 @@ mod tests {
             let image = |label: u8| [vec![label], vec![20 * label; 3 * 32 * 32]].concat();
             std::fs::write(at(name), (0..10).flat_map(image).collect::<Vec<u8>>()).unwrap();
         }
-        for (name, side) in [("train/cat/1.png", 50), ("train/cat/2.png", 20), ("val/cat/3.png", 9)]
+        for (name, side) in [("train/cat/1.png", 50), ("train/dog/2.png", 20), ("val/cat/3.png", 9)]
         {
             let path = at("photographs").join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
