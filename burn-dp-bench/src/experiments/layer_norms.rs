@@ -52,7 +52,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             [("largest", largest), ("smallest", smallest)],
         ),
         Verdict::new(
-            "The median change of a layer's norm from one epoch to the next is less than a quarter.",
+            "The median change of a layer's norm from one epoch to the next is less than a \
+             quarter.",
             change < 1.25,
             [("median factor from one epoch to the next", change)],
         ),

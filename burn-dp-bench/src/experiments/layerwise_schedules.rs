@@ -69,9 +69,9 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.finish(Findings {
         figure: "Batch clipping and adaptive layerwise clipping, figures 15 to 17".into(),
         setting: format!(
-            "{}, or a constant one, C = {}, constant or times {DECAY} after each epoch, σ = {}, ALC \
-             with public norms, {} training images, {} seeds. BC: the gradient of a mini-set is \
-             clipped; IC: of each image.",
+            "{}, or a constant one, C = {}, constant or times {DECAY} after each epoch, σ = {}, \
+             ALC with public norms, {} training images, {} seeds. BC: the gradient of a mini-set \
+             is clipped; IC: of each image.",
             Setting { model: models[0], ..setting.clone() }.sentence(),
             setting.max_grad_norm,
             setting.sigma,

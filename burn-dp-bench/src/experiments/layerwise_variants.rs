@@ -113,7 +113,8 @@ fn verdicts(
             [constant, ("Zhang et al.", zhang)],
         ),
         Verdict::new(
-            "A constant master threshold is at least as good as a decaying one (figure 16 is of a network without BatchNorm).",
+            "A constant master threshold is at least as good as a decaying one (figure 16 is of a \
+             network without BatchNorm).",
             layerwise >= decaying,
             [constant, ("C decays", decaying)],
         ),

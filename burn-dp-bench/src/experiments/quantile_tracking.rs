@@ -119,8 +119,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             [("largest difference to the target", noisy)],
         ),
         Verdict::new(
-            "The linear rule, which moves by a fixed amount, does not find every quantile from both \
-             sides in the same steps.",
+            "The linear rule, which moves by a fixed amount, does not find every quantile from \
+             both sides in the same steps.",
             linear > 2.0 * NEAR,
             [("largest difference to the target", linear)],
         ),
