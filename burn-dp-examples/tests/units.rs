@@ -378,6 +378,43 @@ fn several_local_steps_and_poisson_sampling_of_mini_sets_are_options() {
 }
 
 #[test]
+fn images_of_mini_sets_are_moved_at_random_also_by_a_resumed_run() {
+    let plain = format!("digits {SETS} --policy layerwise --insecure-seed 4");
+    let line = format!("{plain} --augmentation 2 --crop 2 --mirror");
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, _) = figures(folder.path(), &plain);
+    assert_eq!(plain["augmentation"], Value::Null);
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, _) = figures(folder.path(), &line);
+    assert_eq!((&whole["augmentation"], &whole["crop"]), (&json!(2), &json!(2)));
+    // Copies cost no privacy, and they change the result.
+    assert_eq!(whole["epsilon"], plain["epsilon"]);
+    assert_ne!(whole["test_loss"], plain["test_loss"]);
+    let statement = std::fs::read_to_string(folder.path().join("out/privacy.json")).unwrap();
+    let statement: Value = serde_json::from_str(&statement).unwrap();
+    let fact = statement["facts"]["augmentation"].as_str().unwrap();
+    assert!(fact.starts_with("2 copies of each image to train on, shifted by up to 2"), "{fact}");
+
+    let folder = tempfile::tempdir().unwrap();
+    interrupted(folder.path(), &format!("{line} --output out"), 56);
+    let other = line.replace("--crop 2", "--crop 3");
+    let other = train(folder.path(), &format!("{other} --output out --resume"));
+    let text = String::from_utf8(other.stderr).unwrap();
+    assert!(!other.status.success() && text.contains("--crop was 2 and is now 3"), "{text}");
+    let (resumed, _) = figures(folder.path(), &format!("{line} --resume"));
+    assert_eq!(resumed["epochs"][0], whole["epochs"][1]);
+    assert_eq!(resumed["test_loss"], whole["test_loss"]);
+}
+
+#[test]
+fn local_steps_and_networks_without_batch_norm_move_images_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("digits {SETS} --local-steps 2 --model lenet5 --augmentation 1 --crop 1");
+    let (figures, _) = figures(folder.path(), &line.replace("--public-size 100", ""));
+    assert_eq!((&figures["augmentation"], &figures["mirror"]), (&json!(1), &json!(false)));
+}
+
+#[test]
 fn nothing_to_resume_is_refused_with_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("digits {SETS} --resume --output out");

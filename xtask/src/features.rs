@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn mnist_is_downloaded_only_without_a_folder() {
         assert_eq!(of("train", "mnist", false), ["download"]);
-        assert_eq!(of("experiment", "batch-clipping mnist", false), ["download"]);
+        assert_eq!(of("experiment", "accuracy-epsilon mnist", false), ["download"]);
         assert_eq!(of("train", "mnist --download", true), ["download"]);
         assert!(of("train", "mnist", true).is_empty());
         assert!(of("train", "mnist --data-dir d", false).is_empty());

@@ -233,9 +233,8 @@ mod tests {
 
     #[test]
     fn an_experiment_is_a_program_of_the_workspace() {
-        let text =
-            experiment(&Args::from(["batch-clipping", "--epochs", "1"])).unwrap().to_string();
-        assert!(text.ends_with("--bin experiment -- batch-clipping --epochs 1"), "{text}");
+        let text = experiment(&Args::from(["layerwise-clipping", "--quick"])).unwrap().to_string();
+        assert!(text.ends_with("--bin experiment -- layerwise-clipping --quick"), "{text}");
     }
 
     #[test]

@@ -73,12 +73,14 @@ pub(super) fn mib(value: Option<f64>) -> String {
 /// Returns the median and the minimum of the times; zeros for no times.
 pub(super) fn median_and_minimum(mut times: Vec<f64>) -> (f64, f64) {
     times.sort_by(f64::total_cmp);
-    let middle = times.len() / 2;
-    match times.as_slice() {
-        [] => (0.0, 0.0),
-        [first, ..] if times.len() % 2 == 1 => (times[middle], *first),
-        [first, ..] => ((times[middle - 1] + times[middle]) / 2.0, *first),
-    }
+    times.first().map_or((0.0, 0.0), |minimum| (quantile(&times, 0.5), *minimum))
+}
+
+/// Returns a quantile of sorted values, linear between two of them; NaN without values.
+pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let place = share * sorted.len().saturating_sub(1) as f64;
+    let at = |place: f64| sorted.get(place as usize).copied().unwrap_or(f64::NAN);
+    at(place) + (at(place.ceil()) - at(place)) * place.fract()
 }
 
 #[cfg(test)]
@@ -92,6 +94,7 @@ mod tests {
         assert_eq!(median_and_minimum(vec![3.0, 1.0, 9.0]), (3.0, 1.0));
         assert_eq!(median_and_minimum(vec![8.0, 1.0, 2.0, 4.0]), (3.0, 1.0));
         assert_eq!(median_and_minimum(vec![5.0]), (5.0, 5.0));
+        assert_eq!(median_and_minimum(vec![]), (0.0, 0.0));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use burn_dp_examples::training::TrainError;
 use super::Algorithm;
 use super::contender::{Contender, LEARNING_RATE, NOISE_MULTIPLIER};
 use super::networks::{Network, Sizes};
-use super::report::median_and_minimum;
+use super::report::{median_and_minimum, quantile};
 use super::subject::Subject;
 use super::turns::{Amount, Block, Player, failed_step, take_turns};
 use super::worker::synchronize;
@@ -49,10 +49,10 @@ pub(crate) fn step_times(
     made.into_iter().map(|block| Ok(quartiles(block.map_err(failed_step)?.ms))).collect()
 }
 
-/// Returns lower quartile, median and upper quartile, each a value of the list; NaN without values.
+/// Returns lower quartile, median and upper quartile; NaN without values.
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
-    [1, 2, 3].map(|quarter| values.get(values.len() * quarter / 4).copied().unwrap_or(f64::NAN))
+    [0.25, 0.5, 0.75].map(|share| quantile(&values, share))
 }
 
 /// Lets the contenders take turns in this number of blocks. Returns median and minimum of the
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn half_of_the_values_are_between_the_quartiles() {
         assert_eq!(quartiles((0..9).rev().map(f64::from).collect()), [2.0, 4.0, 6.0]);
-        assert_eq!(quartiles(vec![4.0, 1.0]), [1.0, 4.0, 4.0]);
+        assert_eq!(quartiles(vec![5.0, 1.0]), [2.0, 3.0, 4.0]);
         assert_eq!(quartiles(vec![5.0]), [5.0; 3]);
         assert!(quartiles(vec![])[1].is_nan());
     }

@@ -7,8 +7,8 @@ use burn_dp_examples::data::{DataError, mnist, shakespeare};
 use burn_dp_examples::training::{BackendName, TrainError, checks, device, files, typed};
 use clap::Args;
 
+use super::experiment::FigureExperiment;
 use super::figure::{Figure, Preset, wrapped};
-use super::figures::FigureExperiment;
 use super::measured::FigureOptions;
 
 /// Options of the page of all figures.
@@ -44,10 +44,10 @@ pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), 
     options.keep_settings(&pictures)?;
     let preset = if options.quick { Preset::Quick } else { Preset::Paper };
     let mut figures = Vec::new();
-    for FigureExperiment { name, run, .. } in all {
-        figures.push(match finished(options, name, preset)? {
+    for experiment in all {
+        figures.push(match finished(options, experiment.name, preset)? {
             Some(figure) => figure,
-            None => run(&FigureOptions {
+            None => experiment.run(&FigureOptions {
                 quick: options.quick,
                 data_dir: options.data_dir.clone(),
                 seeds: options.seeds.clone(),
@@ -152,7 +152,8 @@ fn page(figures: &[Figure], options: &AllOptions) -> String {
                 "Made by `cargo xtask experiment all{quick}{data}{backend} --seeds {}`; with the \
                  name of an experiment instead of `all`, by itself. Each section names the commit \
                  that measured it. Every verdict is computed from numbers, which are in \
-                 `{PICTURES}/NAME.json`.",
+                 `{PICTURES}/NAME.json`. Of several seeds, means decide; \"on average\" says that \
+                 some choice of seeds decides otherwise.",
                 options.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
             ),
             ""
@@ -161,7 +162,12 @@ fn page(figures: &[Figure], options: &AllOptions) -> String {
     for Figure { experiment, verdicts, seconds, .. } in figures {
         let held = verdicts.iter().filter(|verdict| verdict.holds).count();
         let (all, minutes) = (verdicts.len(), seconds / 60.0);
-        let _ = writeln!(text, "| `{experiment}` | {held} of {all} | {minutes:.1} |");
+        let average = verdicts.iter().filter(|verdict| verdict.holds && verdict.on_average);
+        let average = match average.count() {
+            0 => String::new(),
+            count => format!(", {count} on average"),
+        };
+        let _ = writeln!(text, "| `{experiment}` | {held} of {all}{average} | {minutes:.1} |");
     }
     for figure in figures {
         let picture = format!("{PICTURES}/{}.svg", figure.experiment);
@@ -176,8 +182,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::experiments::figure::{FigureSeries, Verdict};
-    use crate::experiments::figures::figure as experiment;
+    use crate::experiments::experiment::figure as experiment;
+    use crate::experiments::figure::FigureSeries;
+    use crate::experiments::measured::Measured;
+    use crate::experiments::verdict::Verdict;
 
     fn options(output: &std::path::Path) -> AllOptions {
         let (seeds, backend) = (vec![0], BackendName::Flex);
@@ -185,7 +193,7 @@ mod tests {
     }
 
     fn figure() -> Figure {
-        let verdict = |holds| Verdict::new("Something.", holds, []);
+        let verdict = |holds| Verdict { on_average: true, ..Verdict::new("Something.", holds, []) };
         Figure {
             experiment: "one".into(),
             figure: "Paper".into(),
@@ -196,6 +204,7 @@ mod tests {
             setting: "Setting.".into(),
             labels: ["t", "x", "y"].map(String::from),
             series: vec![FigureSeries::exact("a", [(0.0, 1.0)])],
+            facts: Default::default(),
             verdicts: vec![verdict(true), verdict(false)],
         }
     }
@@ -204,7 +213,7 @@ mod tests {
     fn the_page_counts_the_verdicts_of_each_figure() {
         let folder = tempfile::tempdir().unwrap();
         let text = page(&[figure()], &options(folder.path()));
-        assert!(text.contains("| `one` | 1 of 2 | 1.5 |"), "{text}");
+        assert!(text.contains("| `one` | 1 of 2, 1 on average | 1.5 |"), "{text}");
         assert!(text.contains("(figures/one.svg)"), "{text}");
     }
 
@@ -215,8 +224,9 @@ mod tests {
         std::fs::create_dir(&data).unwrap();
         let output = folder.path().join("out");
         let options = AllOptions { data_dir: Some(data), ..options(&output) };
-        let never = |_: &FigureOptions| panic!("measured");
-        let error = run(&options, &[experiment("one", never, "")]).unwrap_err().to_string();
+        let never = |_: &mut Measured| panic!("measured");
+        let error =
+            run(&options, &[experiment("one", never, |_| vec![], "")]).unwrap_err().to_string();
         assert!(error.contains("train-images"), "{error}");
         assert!(!output.exists());
     }
@@ -234,7 +244,10 @@ mod tests {
             serde_json::from_slice(&json).unwrap()
         };
         let figures: Vec<Figure> = super::super::figures::FIGURES.iter().map(read).collect();
-        assert!(figures.iter().all(|figure| !figure.verdicts.is_empty()));
+        for (figure, experiment) in figures.iter().zip(&super::super::figures::FIGURES) {
+            assert!(!figure.verdicts.is_empty());
+            assert_eq!((experiment.judge)(figure), figure.verdicts, "{}", experiment.name);
+        }
         let (data_dir, seeds) = (Some("DIR".into()), vec![0, 1, 2]);
         let options = AllOptions { data_dir, seeds, ..options(&book) };
         let page = page(&figures, &options);
@@ -249,16 +262,18 @@ mod tests {
         std::fs::create_dir(&pictures).unwrap();
         options.keep_settings(&pictures).unwrap();
         figure().write(&pictures).unwrap();
-        let never = |_: &FigureOptions| panic!("measured again");
-        run(&options, &[experiment("one", never, "")]).unwrap();
+        let never = |_: &mut Measured| panic!("measured again");
+        run(&options, &[experiment("one", never, |_| vec![], "")]).unwrap();
         let text = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
         assert!(text.contains("1 of 2"), "{text}");
         // Figures from other seeds or data are not results of these.
         let other = AllOptions { seeds: vec![0, 1], ..self::options(folder.path()) };
-        let error = run(&other, &[experiment("one", never, "")]).unwrap_err().to_string();
+        let error =
+            run(&other, &[experiment("one", never, |_| vec![], "")]).unwrap_err().to_string();
         assert!(error.contains("other --seeds") && error.contains("[0]"), "{error}");
         std::fs::remove_file(pictures.join(SETTINGS)).unwrap();
-        let error = run(&options, &[experiment("one", never, "")]).unwrap_err().to_string();
+        let error =
+            run(&options, &[experiment("one", never, |_| vec![], "")]).unwrap_err().to_string();
         assert!(error.contains("unknown --seeds"), "{error}");
         // The setting of the paper is a different figure.
         let found = |preset| finished(&options, "one", preset).unwrap().is_some();

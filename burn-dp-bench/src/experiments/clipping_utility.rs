@@ -13,9 +13,10 @@ use burn_dp_accountant::Budget;
 use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::measured::{FigureOptions, Measured};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
+use super::measured::Measured;
 use super::trial::{Trial, images_of_seeds, momentum_sgd};
+use super::verdict::{Above, Verdict};
 
 pub(super) const NAME: &str = "clipping-utility";
 
@@ -28,13 +29,12 @@ const THRESHOLDS: [f64; 5] = [0.01, 0.1, 1.0, 10.0, 100.0];
 /// Learning rate divided by the threshold: thresholds are compared, not learning rates.
 pub(super) const RATE: f64 = 0.5;
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
     let (sizes, batch, epochs) = if measured.quick() { QUICK } else { PAPER };
-    let data = images_of_seeds(&measured, sizes)?;
+    let data = images_of_seeds(measured, sizes)?;
     let contenders: Vec<Option<f64>> = THRESHOLDS.into_iter().map(Some).chain([None]).collect();
     measured.expect(contenders.len() * EPSILONS.len() * data.len());
-    let (mut series, mut verdicts) = (Vec::new(), Vec::new());
+    let mut series = Vec::new();
     for epsilon in EPSILONS {
         let (mut fixed, mut adaptive) = (Vec::new(), None);
         for &threshold in &contenders {
@@ -52,24 +52,12 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             }
         }
         let Some(adaptive) = adaptive else { continue };
-        let accuracy = |point: &FigurePoint| point.y;
-        let best = fixed.iter().map(accuracy).fold(0.0, f64::max);
-        let worst = fixed.iter().map(accuracy).fold(1.0, f64::min);
-        verdicts.push(Verdict::new(
-            format!(
-                "At ε = {epsilon}, clipping to the median without tuning is within two points \
-                 of the best fixed threshold of a grid over four orders of magnitude."
-            ),
-            adaptive.y > best - 0.02,
-            [("adaptive", adaptive.y), ("best fixed", best), ("worst fixed", worst)],
-        ));
         let ends = [THRESHOLDS[0], THRESHOLDS[THRESHOLDS.len() - 1]];
         let constant = ends.map(|x| FigurePoint { x, ..adaptive });
-        let name = |what: &str| format!("{what}, ε = {epsilon}");
-        series.push(FigureSeries { name: name("fixed"), points: fixed });
-        series.push(FigureSeries { name: name("adaptive"), points: constant.into() });
+        series.push(FigureSeries { name: line(FIXED, epsilon), points: fixed });
+        series.push(FigureSeries { name: line(ADAPTIVE, epsilon), points: constant.into() });
     }
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "Adaptive clipping, utility against fixed thresholds".into(),
         setting: format!(
             "A CNN, {} images of {}, {epochs} epochs, batch {batch}, SGD with momentum 0.9 and a \
@@ -82,7 +70,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         labels: ["Fixed and adaptive thresholds", "fixed threshold", "test accuracy"]
             .map(String::from),
         series,
-        verdicts,
+        facts: Vec::new(),
     })
 }
 
@@ -92,6 +80,35 @@ fn policy(threshold: Option<f64>) -> Result<Box<dyn Clipping>, TrainError> {
         Some(threshold) => Box::new(FlatClipping::new(threshold)?),
         None => Box::new(QuantileClipping::new(0.5)?),
     })
+}
+
+/// Compares the median with the best of the fixed thresholds.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let verdict = |epsilon| {
+        let fixed = figure.line(&line(FIXED, epsilon));
+        let adaptive = ("adaptive", figure.end(&line(ADAPTIVE, epsilon)));
+        let ahead = |name, fixed| Above::new(adaptive, (name, fixed)).by(-0.02);
+        let comparisons = [
+            ahead("best fixed", FigurePoint::largest(fixed)),
+            ahead("worst fixed", FigurePoint::smallest(fixed)),
+        ];
+        Verdict::comparing(
+            format!(
+                "At ε = {epsilon}, clipping to the median without tuning is within two points of \
+                 the best fixed threshold of a grid over four orders of magnitude."
+            ),
+            &comparisons,
+        )
+    };
+    EPSILONS.map(verdict).into()
+}
+
+/// Names of the lines at an ε.
+const FIXED: &str = "fixed";
+const ADAPTIVE: &str = "adaptive";
+
+fn line(what: &str, epsilon: f64) -> String {
+    format!("{what}, ε = {epsilon}")
 }
 
 /// Trains the CNN, with a learning rate that falls to zero, and returns its test accuracy.
@@ -110,4 +127,24 @@ pub(super) fn train(
         .with_clipping(clipping);
     let lr = |step: u64, threshold: f64| RATE / threshold * (steps - step) as f64 / steps as f64;
     Ok(Trial::new(plan, momentum_sgd(), &lr).run(data, seed, device)?.accuracy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_compared_with_the_best_fixed_threshold() {
+        let fixed = [(0.1, 0.30), (1.0, 0.40)];
+        let holds = |adaptive| {
+            let lines = EPSILONS.map(|epsilon| {
+                let adaptive = FigureSeries::exact(line(ADAPTIVE, epsilon), [(1.0, adaptive)]);
+                [FigureSeries::exact(line(FIXED, epsilon), fixed), adaptive]
+            });
+            let verdicts = judge(&Figure::of_lines(lines.into_iter().flatten()));
+            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
+        };
+        assert_eq!(holds(0.385), [true, true]);
+        assert_eq!(holds(0.375), [false, false]);
+    }
 }

@@ -10,6 +10,8 @@
 //! - K. Dvijotham et al., "Efficient and Near-Optimal Noise Generation for Streaming Differential
 //!   Privacy", 2024.
 
+use std::collections::BTreeSet;
+
 use burn::tensor::Device;
 use burn_dp::DpError;
 use burn_dp::optim::{PrivacyPlanConfig, SamplingScheme};
@@ -20,10 +22,12 @@ use burn_dp_accountant::{AccountantError, Budget};
 use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::training::TrainError;
 
-use super::correlated_noise_peers::PEER_SEARCHES;
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::measured::{FigureOptions, Measured};
+use super::correlated_noise_peers::{PEER_SEARCHES, PeerSearch};
+use super::correlated_noise_verdicts::{BANDED, BUFFERED, POISSON, SHUFFLED};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
+use super::measured::Measured;
 use super::trial::{MOMENTUM, Trial, images_of_seeds, momentum_sgd};
+use super::verdict::Verdict;
 
 pub(super) const ERROR: &str = "correlated-noise";
 pub(super) const ACCURACY: &str = "correlated-noise-accuracy";
@@ -32,6 +36,9 @@ pub(super) const ACCURACY: &str = "correlated-noise-accuracy";
 /// of the optimal Toeplitz strategy (jax_privacy 2.0.0 and mpmath).
 const PEER: [(u64, f64); 4] =
     [(16, 1.9438788472), (128, 2.6101038648), (1_000, 3.2650030807), (10_000, 3.9980102911)];
+
+/// Number of steps at which verdicts compare.
+const COMPARED: u64 = 1_000;
 
 /// Numbers of steps of the dense strategies.
 const DENSE_STEPS: [u64; 6] = [2, 4, 8, 16, 32, 64];
@@ -65,8 +72,7 @@ fn search(steps: u64) -> Result<StrategySearch, AccountantError> {
 }
 
 /// The error of every strategy against the number of steps.
-pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(ERROR, options)?;
+pub(super) fn errors(measured: &mut Measured) -> Result<Findings, TrainError> {
     let steps: Vec<u64> = match measured.quick() {
         true => PEER.iter().map(|(steps, _)| *steps).collect(),
         false => PEER.iter().map(|(steps, _)| *steps).chain([100_000]).collect(),
@@ -104,7 +110,6 @@ pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
             None => ratios.push((name, ratio)),
         }
     }
-    let worst = ratios.iter().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
     // For one participation, like the other lines.
     for (name, _) in ratios.iter().filter(|(name, _)| *name != "banded inverse") {
         let peers = PEER_SEARCHES.iter().filter(|peer| peer.name() == *name);
@@ -115,49 +120,62 @@ pub(super) fn errors(options: &FigureOptions) -> Result<Figure, TrainError> {
         "optimal Toeplitz, jax_privacy",
         PEER.map(|(steps, loss)| (steps as f64, loss)),
     ));
-    let at = |name: &str, steps: u64| {
-        let line = series.iter().find(|line| line.name == name);
-        line.and_then(|line| line.at(steps as f64)).unwrap_or(f64::NAN)
-    };
-    let difference = PEER
-        .iter()
-        .map(|&(steps, peer)| (at("optimal Toeplitz", steps) / peer - 1.0).abs())
-        .fold(0.0, f64::max);
-    let (independent, tree, best) =
-        (at("independent", 1_000), at("tree", 1_000), at("optimal Toeplitz", 1_000));
-    let buffered = at("buffered, 4", 1_000);
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "Correlated noise: error against the number of steps".into(),
         setting: "The largest root mean squared error of a prefix sum at a noise multiplier of 1, \
                   if a unit takes part once."
             .into(),
         labels: ["Error of prefix sums", "steps", "largest error"].map(String::from),
         series,
-        verdicts: vec![
-            Verdict::new(
-                "Correlated noise has a smaller error than independent noise at 1000 steps.",
-                best < 0.2 * independent && tree < 0.5 * independent,
-                [("independent", independent), ("tree", tree), ("optimal Toeplitz", best)],
-            ),
-            Verdict::new(
-                "A buffered strategy, which keeps four values, is within 3 % of the optimal \
-                 Toeplitz strategy, which keeps 1000, at 1000 steps.",
-                buffered < 1.03 * best,
-                [("four buffers", buffered), ("optimal Toeplitz", best)],
-            ),
-            Verdict::new(
-                "The optimal Toeplitz strategy has the error that jax_privacy reports.",
-                difference < 1e-9,
-                [("largest relative difference", difference)],
-            ),
-            Verdict::new(
-                "Every search finds the loss that jax_privacy finds at its own steps and sizes, or \
-                 a smaller one.",
-                worst <= 1.0 + 1e-6,
-                ratios,
-            ),
-        ],
+        facts: ratios.into_iter().map(|(name, ratio)| (ratio_name(name), ratio)).collect(),
     })
+}
+
+/// Returns the name of the fact with the ratio of our loss to the loss of the peer.
+fn ratio_name(search: &str) -> String {
+    format!("{search} over jax_privacy")
+}
+
+/// Compares the errors at [`COMPARED`] steps, and our results with the peer's.
+pub(super) fn judge_errors(figure: &Figure) -> Vec<Verdict> {
+    let at = |name: &str, steps: u64| figure.at(name, steps as f64).y;
+    let difference = PEER
+        .iter()
+        .map(|&(steps, peer)| (at("optimal Toeplitz", steps) / peer - 1.0).abs())
+        .fold(0.0, f64::max);
+    let [independent, tree, best, buffered] =
+        ["independent", "tree", "optimal Toeplitz", "buffered, 4"].map(|name| at(name, COMPARED));
+    let searches = PEER_SEARCHES.iter().map(PeerSearch::name).collect::<BTreeSet<_>>();
+    let ratio = |name| (name, figure.fact(&ratio_name(name)));
+    let ratios: Vec<(&str, f64)> = searches.into_iter().map(ratio).collect();
+    vec![
+        Verdict::new(
+            format!(
+                "Correlated noise has a smaller error than independent noise at {COMPARED} steps."
+            ),
+            best < 0.2 * independent && tree < 0.5 * independent,
+            [("independent", independent), ("tree", tree), ("optimal Toeplitz", best)],
+        ),
+        Verdict::new(
+            format!(
+                "A buffered strategy, which keeps four values, is within 3 % of the optimal \
+                 Toeplitz strategy, which keeps {COMPARED}, at {COMPARED} steps."
+            ),
+            buffered < 1.03 * best,
+            [("four buffers", buffered), ("optimal Toeplitz", best)],
+        ),
+        Verdict::new(
+            "The optimal Toeplitz strategy has the error that jax_privacy reports.",
+            difference < 1e-9,
+            [("largest relative difference", difference)],
+        ),
+        Verdict::new(
+            "Every search finds the loss that jax_privacy finds at its own steps and sizes, or a \
+             smaller one.",
+            ratios.iter().all(|(_, ratio)| *ratio <= 1.0 + 1e-6),
+            ratios,
+        ),
+    ]
 }
 
 /// Returns the largest error of a prefix sum times the sensitivity of one participation.
@@ -187,15 +205,15 @@ fn trainings(
     let steps = epochs * epoch;
     let workload = Workload::prefix_sums().with_momentum(MOMENTUM)?;
     Ok(vec![
-        ("independent, Poisson", SamplingScheme::Poisson, Strategy::identity(steps)?),
-        ("independent, shuffled once", SamplingScheme::ShuffledOnce, Strategy::identity(steps)?),
+        (POISSON, SamplingScheme::Poisson, Strategy::identity(steps)?),
+        (SHUFFLED, SamplingScheme::ShuffledOnce, Strategy::identity(steps)?),
         (
-            "banded, cyclic Poisson",
+            BANDED,
             SamplingScheme::CyclicPoisson { parts: BANDS as usize },
             StrategySearch::new(steps)?.with_workload(workload.clone())?.banded_toeplitz(BANDS)?,
         ),
         (
-            "buffered, shuffled once",
+            BUFFERED,
             SamplingScheme::ShuffledOnce,
             StrategySearch::new(steps)?
                 .with_participation(epochs, epoch)?
@@ -207,13 +225,12 @@ fn trainings(
 }
 
 /// Accuracy at equal ε with each strategy.
-pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(ACCURACY, options)?;
+pub(super) fn accuracy(measured: &mut Measured) -> Result<Findings, TrainError> {
     let (sizes, batch, epochs) = if measured.quick() { QUICK } else { PAPER };
     let epsilons = if measured.quick() { &QUICK_EPSILONS[..] } else { &EPSILONS[..] };
     let epoch = (sizes[0] / batch) as u64;
     let trainings = trainings(epochs, epoch)?;
-    let data = images_of_seeds(&measured, sizes)?;
+    let data = images_of_seeds(measured, sizes)?;
     measured.expect(trainings.len() * epsilons.len() * data.len());
     let mut series = Vec::new();
     for (name, scheme, strategy) in &trainings {
@@ -232,15 +249,7 @@ pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
         }
         series.push(FigureSeries { name: (*name).into(), points });
     }
-    let at = |name: &str, epsilon: f64| {
-        let line = series.iter().find(|line| line.name.starts_with(name));
-        line.and_then(|line| line.at(epsilon)).unwrap_or(f64::NAN)
-    };
-    let (small, large) = (epsilons[0], epsilons[epsilons.len() - 1]);
-    let names = ["independent, Poisson", "independent, shuffled", "buffered", "banded"];
-    let [poisson, shuffled, buffered, banded] =
-        names.map(|name| [at(name, small), at(name, large)]);
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "Correlated noise: accuracy at equal ε".into(),
         setting: format!(
             "A CNN, {} images of {}, {epochs} epochs of {epoch} steps, SGD with momentum 0.9, δ = \
@@ -252,31 +261,7 @@ pub(super) fn accuracy(options: &FigureOptions) -> Result<Figure, TrainError> {
         ),
         labels: ["Correlated noise on images", "ε", "test accuracy"].map(String::from),
         series,
-        verdicts: vec![
-            Verdict::new(
-                "Without amplification by sampling, correlated noise beats independent noise at a \
-                 small ε, and is at most half a point behind it at a large one.",
-                buffered[0] > shuffled[0] && buffered[1] >= shuffled[1] - 0.005,
-                [
-                    ("buffered at ε = 1", buffered[0]),
-                    ("independent at ε = 1", shuffled[0]),
-                    ("buffered at ε = 16", buffered[1]),
-                    ("independent at ε = 16", shuffled[1]),
-                ],
-            ),
-            Verdict::new(
-                "At a small ε, amplified independent noise beats correlated noise without \
-                 amplification.",
-                poisson[0] > buffered[0],
-                [("Poisson at ε = 1", poisson[0]), ("buffered at ε = 1", buffered[0])],
-            ),
-            Verdict::new(
-                "At a large ε, bands with cyclic Poisson sampling are ahead of independent noise \
-                 with Poisson sampling, or at most half a point behind.",
-                banded[1] >= poisson[1] - 0.005,
-                [("banded at ε = 16", banded[1]), ("Poisson at ε = 16", poisson[1])],
-            ),
-        ],
+        facts: Vec::new(),
     })
 }
 

@@ -10,9 +10,10 @@ use burn_dp::clipping::{CountNoise, QuantileClipping};
 use burn_dp_examples::training::TrainError;
 
 use super::clipping_utility::{DELTA, EPSILONS, PAPER, QUICK, RATE, train};
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::measured::{FigureOptions, Measured};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
+use super::measured::Measured;
 use super::trial::images_of_seeds;
+use super::verdict::{Above, Verdict};
 
 pub(super) const NAME: &str = "count-share";
 
@@ -21,13 +22,12 @@ const QUICK_SHARES: [f64; 4] = [1e-4, 0.01, 0.1, 0.6];
 /// Largest share that is little.
 const LITTLE: f64 = 0.01;
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
     let (sizes, batch, epochs) = if measured.quick() { QUICK } else { PAPER };
-    let data = images_of_seeds(&measured, sizes)?;
+    let data = images_of_seeds(measured, sizes)?;
     let shares: &[f64] = if measured.quick() { &QUICK_SHARES } else { &SHARES };
     measured.expect(shares.len() * EPSILONS.len() * data.len());
-    let (mut series, mut verdicts) = (Vec::new(), Vec::new());
+    let mut series = Vec::new();
     for epsilon in EPSILONS {
         let mut points = Vec::new();
         for &share in shares {
@@ -43,10 +43,9 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             }
             points.extend(FigurePoint::of(share, &accuracies));
         }
-        verdicts.extend(compared(epsilon, &points));
-        series.push(FigureSeries { name: format!("ε = {epsilon}"), points });
+        series.push(FigureSeries { name: line(epsilon), points });
     }
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "Adaptive clipping, the share of the budget for the counts".into(),
         setting: format!(
             "A CNN, {} images of {}, {epochs} epochs, batch {batch}, SGD with momentum 0.9 and a \
@@ -59,33 +58,39 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         labels: ["Counts and gradients share a budget", "share of the counts", "test accuracy"]
             .map(String::from),
         series,
-        verdicts,
+        facts: Vec::new(),
     })
 }
 
-/// Compares a small and the largest share with the best one.
-fn compared(epsilon: f64, points: &[FigurePoint]) -> [Verdict; 2] {
-    let largest = |points: &mut dyn Iterator<Item = &FigurePoint>| {
-        points.map(|point| point.y).fold(0.0, f64::max)
-    };
-    let best = largest(&mut points.iter());
-    let little = largest(&mut points.iter().filter(|point| point.x <= LITTLE));
-    let most = points.last().map_or(f64::NAN, |point| point.y);
-    [
-        Verdict::new(
-            format!(
-                "At ε = {epsilon}, counts need little of the budget: a share of at most {LITTLE} \
-                 is within a point of the best."
+fn line(epsilon: f64) -> String {
+    format!("ε = {epsilon}")
+}
+
+/// Compares a small share and the largest one with the best.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let verdicts = EPSILONS.map(|epsilon| {
+        let points = figure.line(&line(epsilon));
+        let best = ("best", FigurePoint::largest(points));
+        let little = points.iter().filter(|point| point.x <= LITTLE);
+        let little = ("at most a hundredth", FigurePoint::largest(little));
+        let most = ("largest share", figure.end(&line(epsilon)));
+        [
+            Verdict::comparing(
+                format!(
+                    "At ε = {epsilon}, counts need little of the budget: a share of at most \
+                     {LITTLE} is within a point of the best."
+                ),
+                &[Above::new(little, best).by(-0.01)],
             ),
-            little > best - 0.01,
-            [("at most a hundredth", little), ("best", best)],
-        ),
-        Verdict::new(
-            format!("At ε = {epsilon}, more than half of the budget for counts costs accuracy."),
-            most < best - 0.01,
-            [("largest share", most), ("best", best)],
-        ),
-    ]
+            Verdict::comparing(
+                format!(
+                    "At ε = {epsilon}, more than half of the budget for counts costs accuracy."
+                ),
+                &[Above::new(best, most).by(0.01)],
+            ),
+        ]
+    });
+    verdicts.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -94,12 +99,13 @@ mod tests {
 
     #[test]
     fn a_small_and_the_largest_share_are_compared_with_the_best_one() {
-        let points = |accuracies: [f64; 3]| {
-            let shares = [0.001, 0.1, 0.6].into_iter().zip(accuracies);
-            shares.map(|(x, y)| FigurePoint::exact(x, y)).collect::<Vec<_>>()
+        let holds = |accuracies: [f64; 3]| {
+            let points = || [0.001, 0.1, 0.6].into_iter().zip(accuracies);
+            let lines = EPSILONS.map(|epsilon| FigureSeries::exact(line(epsilon), points()));
+            let verdicts = judge(&Figure::of_lines(lines));
+            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
         };
-        let holds = |found| compared(1.0, &points(found)).map(|verdict| verdict.holds);
-        assert_eq!(holds([0.795, 0.80, 0.70]), [true, true]);
-        assert_eq!(holds([0.70, 0.80, 0.795]), [false, false]);
+        assert_eq!(holds([0.795, 0.80, 0.70]), [true; 4]);
+        assert_eq!(holds([0.70, 0.80, 0.795]), [false; 4]);
     }
 }

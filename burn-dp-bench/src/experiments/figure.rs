@@ -8,6 +8,9 @@ use burn_dp_examples::plot::{self, Series};
 use burn_dp_examples::training::{BackendName, TrainError, files, typed};
 use serde::{Deserialize, Serialize};
 
+pub use super::point::FigurePoint;
+use super::verdict::Verdict;
+
 /// How much of the paper's setting to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,7 +43,10 @@ pub struct Figure {
     pub labels: [String; 3],
     /// The measured lines.
     pub series: Vec<FigureSeries>,
-    /// The paper's claims, and whether they hold here.
+    /// Numbers of the verdicts that no line shows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, f64>,
+    /// The paper's claims, and whether they hold here: computed from the lines and the facts.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -60,7 +66,8 @@ pub(super) struct Findings {
     pub(super) setting: String,
     pub(super) labels: [String; 3],
     pub(super) series: Vec<FigureSeries>,
-    pub(super) verdicts: Vec<Verdict>,
+    /// Numbers of the verdicts that no line shows.
+    pub(super) facts: Vec<(String, f64)>,
 }
 
 /// A line of a figure.
@@ -72,71 +79,55 @@ pub struct FigureSeries {
     pub points: Vec<FigurePoint>,
 }
 
-/// A point of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FigurePoint {
-    /// Position.
-    pub x: f64,
-    /// Mean over the seeds; of times, the median of the steps.
-    pub y: f64,
-    /// Smallest value; of times, the lower quartile.
-    pub low: f64,
-    /// Largest value; of times, the upper quartile.
-    pub high: f64,
-}
-
-/// A claim, and whether it holds here.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// The claim as a sentence.
-    pub claim: String,
-    /// Whether the numbers agree with it.
-    pub holds: bool,
-    /// The numbers that decide the verdict.
-    pub numbers: BTreeMap<String, f64>,
-}
-
-impl FigurePoint {
-    /// Returns the point of one value.
-    pub fn exact(x: f64, y: f64) -> Self {
-        Self { x, y, low: y, high: y }
-    }
-
-    /// Returns the point for the values of several seeds; `None` if there are none.
-    pub fn of(x: f64, values: &[f64]) -> Option<Self> {
-        let low = values.iter().copied().reduce(f64::min)?;
-        let high = values.iter().copied().reduce(f64::max)?;
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        Some(Self { x, y: mean, low, high })
-    }
-}
-
 impl FigureSeries {
     /// Returns a line of exact values.
     pub fn exact(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let points = points.into_iter().map(|(x, y)| FigurePoint::exact(x, y)).collect();
         Self { name: name.into(), points }
     }
-
-    /// Returns the value at `x`, if there is a point.
-    pub fn at(&self, x: f64) -> Option<f64> {
-        self.points.iter().find(|point| point.x == x).map(|point| point.y)
-    }
-}
-
-impl Verdict {
-    /// Returns the verdict on a claim.
-    pub fn new<'a>(
-        claim: impl Into<String>,
-        holds: bool,
-        numbers: impl IntoIterator<Item = (&'a str, f64)>,
-    ) -> Self {
-        let numbers = numbers.into_iter().map(|(name, value)| (name.to_string(), value));
-        Self { claim: claim.into(), holds, numbers: numbers.collect() }
-    }
 }
 
 impl Figure {
+    /// Returns a figure of the quick preset with nothing but these lines, for tests of verdicts.
+    #[cfg(test)]
+    pub(super) fn of_lines(lines: impl IntoIterator<Item = FigureSeries>) -> Self {
+        Self {
+            experiment: String::new(),
+            figure: String::new(),
+            preset: Preset::Quick,
+            backend: flex(),
+            seconds: 0.0,
+            commits: vec![],
+            setting: String::new(),
+            labels: Default::default(),
+            series: lines.into_iter().collect(),
+            facts: BTreeMap::new(),
+            verdicts: vec![],
+        }
+    }
+
+    /// Returns the points of a line, none if there is no such line.
+    pub(super) fn line(&self, name: &str) -> &[FigurePoint] {
+        let line = self.series.iter().find(|line| line.name == name);
+        line.map_or(&[], |line| &line.points)
+    }
+
+    /// Returns the point of a line at `x`.
+    pub(super) fn at(&self, line: &str, x: f64) -> FigurePoint {
+        let point = self.line(line).iter().find(|point| point.x == x);
+        point.copied().unwrap_or(FigurePoint::MISSING)
+    }
+
+    /// Returns the last point of a line.
+    pub(super) fn end(&self, line: &str) -> FigurePoint {
+        self.line(line).last().copied().unwrap_or(FigurePoint::MISSING)
+    }
+
+    /// Returns a fact, NaN if it is not known.
+    pub(super) fn fact(&self, name: &str) -> f64 {
+        self.facts.get(name).copied().unwrap_or(f64::NAN)
+    }
+
     /// Writes `NAME.json` and `NAME.svg` into `folder`.
     ///
     /// # Errors
@@ -174,22 +165,6 @@ impl Figure {
     }
 }
 
-impl std::fmt::Display for Verdict {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let word = if self.holds { "Held" } else { "Not held" };
-        write!(f, "**{word}**: {}", self.claim)?;
-        let numbers: Vec<String> = self
-            .numbers
-            .iter()
-            .map(|(name, value)| format!("{name} {}", significant(*value)))
-            .collect();
-        match numbers.is_empty() {
-            true => Ok(()),
-            false => write!(f, " ({})", numbers.join(", ")),
-        }
-    }
-}
-
 /// Maximum width of a line of the page.
 const WIDTH: usize = 100;
 
@@ -212,24 +187,6 @@ pub(super) fn wrapped(text: &str, indent: &str) -> String {
     lines + "\n"
 }
 
-/// Returns a number with four significant digits.
-fn significant(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    let digits = 3 - value.abs().log10().floor() as i32;
-    match digits {
-        -6..=8 => {
-            let text = format!("{value:.*}", digits.max(0) as usize);
-            match text.contains('.') {
-                true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
-                false => text,
-            }
-        }
-        _ => format!("{value:.3e}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -240,14 +197,13 @@ mod tests {
         Figure {
             experiment: "name".into(),
             figure: "A paper, figure 1".into(),
-            preset: Preset::Quick,
-            backend: flex(),
             seconds: 1.5,
             commits: vec!["1a2b3c4d".into()],
             setting: "Two points.".into(),
             labels: ["title", "x", "y"].map(String::from),
-            series: vec![FigureSeries::exact("line", [(1.0, 2.0), (2.0, 3.0)])],
+            facts: [("a fact".to_string(), 7.0)].into(),
             verdicts: vec![Verdict::new("It rises.", true, [("rise", 1.0)])],
+            ..Figure::of_lines([FigureSeries::exact("line", [(1.0, 2.0), (2.0, 3.0)])])
         }
     }
 
@@ -291,23 +247,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_four_significant_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (1.0, "1"),
-            (12.3456, "12.35"),
-            (0.00123456, "0.001235"),
-            (5e-12, "5.000e-12"),
-            (123456.0, "123456"),
-        ] {
-            assert_eq!(significant(value), text);
-        }
-    }
-
-    #[test]
-    fn a_point_of_several_seeds_has_mean_and_range() {
-        let point = FigurePoint::of(2.0, &[1.0, 4.0, 1.0]).unwrap();
-        assert_eq!((point.y, point.low, point.high), (2.0, 1.0, 4.0));
-        assert_eq!(FigurePoint::of(2.0, &[]), None);
+    fn what_was_not_measured_is_missing() {
+        let figure = figure();
+        assert_eq!((figure.at("line", 1.0).y, figure.end("line").y), (2.0, 3.0));
+        assert_eq!(figure.fact("a fact"), 7.0);
+        assert!(figure.at("line", 9.0).y.is_nan() && figure.end("other").y.is_nan());
+        assert!(figure.fact("other").is_nan());
     }
 }

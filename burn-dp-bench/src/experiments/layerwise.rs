@@ -7,27 +7,15 @@
 
 use std::path::Path;
 
-use burn::data::dataloader::DataLoaderBuilder;
-use burn::data::dataloader::batcher::Batcher;
-use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::Device;
-use burn_dp::DpError;
-use burn_dp::clipping::PublicNorms;
-use burn_dp::losses::CrossEntropyLossConfig;
-use burn_dp::model::ParameterGroups;
-use burn_dp::updates::{UnitUpdate, public_update_norms};
-use burn_dp::{PublicData, PublicSource};
-use burn_dp_examples::data::{
-    DataError, ImageBatcher, ImageItem, ItemDataset, cifar10, digits, mnist,
-};
-use burn_dp_examples::models::Classifier;
+use burn_dp::PublicSource;
+use burn_dp_examples::data::{DataError, ItemDataset, cifar10, digits, mnist};
 use burn_dp_examples::training::batch_clipping::{
-    BatchData, BatchFigures, BatchModel, BatchModelName, BatchPolicyName, BatchSettings, figures,
-    with_public_statistics,
+    BatchData, BatchFigures, BatchModelName, BatchPolicyName, BatchSettings, figures,
 };
-use burn_dp_examples::training::{Evaluation, TrainError};
-use clap::ValueEnum;
+use burn_dp_examples::training::{Augmentation, TrainError, typed};
 
+use super::figure::Figure;
 use super::measured::Measured;
 use super::trial::images;
 
@@ -39,10 +27,7 @@ const PAPER: [usize; 2] = [60_000, 10_000];
 pub(super) const BATCH: usize = 64;
 
 /// Factor of the learning rate after each epoch.
-const LR_DECAY: f64 = 0.9;
-
-/// Public mini-sets on which norms are measured.
-const NORM_UNITS: usize = 30;
+pub(super) const LR_DECAY: f64 = 0.9;
 
 /// What is trained, with the settings of the paper or with settings for few images.
 #[derive(Clone, Debug)]
@@ -56,6 +41,8 @@ pub(super) struct Setting {
     pub(super) lr: f64,
     pub(super) epochs: usize,
     pub(super) images: [usize; 2],
+    /// How the images of a step are moved.
+    pub(super) augmentation: Option<Augmentation>,
 }
 
 impl Setting {
@@ -67,19 +54,53 @@ impl Setting {
             Some(folder) if is_cifar10(folder)? => cifar10::NAME,
             Some(_) => mnist::NAME,
         };
+        Ok(if measured.quick() { Self::quick(data) } else { Self::of_paper(data) })
+    }
+
+    /// Returns the settings of the figures that compare networks or σ: in the full preset also the
+    /// network of the paper, or the σ, that stands more noise.
+    pub(super) fn all(measured: &Measured) -> Result<Vec<Self>, TrainError> {
+        let first = Self::of(measured)?;
+        if measured.quick() {
+            return Ok(vec![first]);
+        }
+        let other = match first.data {
+            cifar10::NAME => Self {
+                model: BatchModelName::BnConvnet,
+                max_grad_norm: 0.14,
+                sigma: 0.5,
+                ..first.clone()
+            },
+            _ => Self { sigma: 2.5, ..first.clone() },
+        };
+        Ok(vec![first, other])
+    }
+
+    fn quick(data: &'static str) -> Self {
         let model = match data {
             cifar10::NAME => BatchModelName::BnConvnet,
             _ => BatchModelName::BnLenet5,
         };
-        if measured.quick() {
-            let (lr, epochs, images) = (0.2, 6, QUICK);
-            return Ok(Self { model, data, max_grad_norm: 0.5, sigma: 0.02, lr, epochs, images });
-        }
+        let (lr, epochs, images) = (0.2, 6, QUICK);
+        let augmentation = None;
+        Self { model, data, max_grad_norm: 0.5, sigma: 0.02, lr, epochs, images, augmentation }
+    }
+
+    fn of_paper(data: &'static str) -> Self {
         let (model, max_grad_norm, sigma) = match data {
             cifar10::NAME => (BatchModelName::BnResnet18, 0.095, 0.01875),
-            _ => (model, 0.2, 0.5),
+            _ => (BatchModelName::BnLenet5, 0.2, 0.5),
         };
-        Ok(Self { model, data, max_grad_norm, sigma, lr: 0.025, epochs: 50, images: PAPER })
+        // The paper crops 32 x 32 pixels from images with a border of four more on each side, also
+        // on MNIST, whose 28 x 28 pixels therefore move by half of the border.
+        let moved = |crop| Some(Augmentation { copies: 1, crop, mirror: true });
+        let augmentation = match data {
+            cifar10::NAME => moved(4),
+            mnist::NAME => moved(2),
+            _ => None,
+        };
+        let (lr, epochs, images) = (0.025, 50, PAPER);
+        Self { model, data, max_grad_norm, sigma, lr, epochs, images, augmentation }
     }
 
     /// Returns the images. As in the paper, the last tenth of the training images is public and is
@@ -105,19 +126,46 @@ impl Setting {
 
     /// Describes the training in a sentence.
     pub(super) fn sentence(&self) -> String {
-        let model = self.model.to_possible_value();
+        let layers = match self.model {
+            BatchModelName::BnResnet18 => {
+                " with 41 layers (62 in the paper, which counts each parameter)"
+            }
+            _ => "",
+        };
+        let moved = match (&self.augmentation, self.data) {
+            (Some(Augmentation { crop, .. }), _) => format!(
+                ", random crops (shifts of up to {crop} pixels) and mirror images as in the paper"
+            ),
+            (None, digits::NAME) => String::new(),
+            (None, _) => ", without the paper's random crops and mirror images".into(),
+        };
         format!(
-            "{} on {}{}, mini-sets of {BATCH}, {} epochs, learning rate {} times {LR_DECAY} after \
-             each epoch",
-            model.as_ref().map_or("a network", |model| model.get_name()),
+            "{}{layers} on {}{moved}, mini-sets of {BATCH}, {} epochs, learning rate {} times \
+             {LR_DECAY} after each epoch",
+            typed(self.model),
             self.data,
-            match self.data {
-                digits::NAME => "",
-                _ => ", without the paper's random crops and mirror images",
-            },
             self.epochs,
             self.lr
         )
+    }
+
+    /// Describes the private training of several settings, which differ in network, C and σ.
+    pub(super) fn sentence_of_all(settings: &[Self]) -> String {
+        let noise =
+            |setting: &Self| format!("C = {}, σ = {}", setting.max_grad_norm, setting.sigma);
+        let [first, others @ ..] = settings else { return String::new() };
+        let also = |other: &Self| format!(" (also {}, {})", typed(other.model), noise(other));
+        let also: String = others.iter().map(also).collect();
+        format!("{}, {}{also}", first.sentence(), noise(first))
+    }
+
+    /// Returns what the names of the lines of this setting begin with: nothing if there is no other
+    /// setting.
+    pub(super) fn prefix(&self, settings: &[Self]) -> String {
+        match settings {
+            [] | [_] => String::new(),
+            _ => format!("{}, σ = {}: ", typed(self.model), self.sigma),
+        }
     }
 
     /// Returns the settings of private training by batch clipping.
@@ -133,6 +181,7 @@ impl Setting {
         let mut settings = BatchSettings::of_paper()?;
         (settings.model, settings.max_grad_norm) = (self.model, self.max_grad_norm);
         (settings.epochs, settings.lr) = (self.epochs, self.lr);
+        settings.augmentation = self.augmentation;
         let mini_sets = &mut settings.mini_sets;
         (mini_sets.policy, mini_sets.lr_decay) = (policy, LR_DECAY);
         (mini_sets.mini_set_size, mini_sets.mini_sets) = (BATCH, 1);
@@ -152,50 +201,17 @@ impl Setting {
     pub(super) fn layerwise(&self, data: &BatchData) -> Result<BatchSettings, TrainError> {
         self.private(BatchPolicyName::Layerwise, self.split(data)?)
     }
+}
 
-    /// Trains without privacy. Returns the accuracies at the end, and the norms of the gradients of
-    /// the layers on public mini-sets after each epoch.
-    pub(super) fn ordinary(
-        &self,
-        data: &BatchData,
-        seed: u64,
-        device: &Device,
-    ) -> Result<Ordinary, TrainError> {
-        device.seed(seed);
-        let trained = device.clone().autodiff();
-        let mut model = self.model.init(data.encoder.shape.channels, data.classes, &trained);
-        let groups = ParameterGroups::per_layer(&model)?;
-        let layers = groups.names().to_vec();
-        let encoder = data.encoder;
-        let public = data.public.as_ref().ok_or_else(|| {
-            TrainError::option("--data-dir", "has no public images; give another folder")
-        })?;
-        let measure = |model: &BatchModel| norms(model, &groups, encoder, public, &trained);
-        let mut measured = vec![measure(&model)?.means()];
-        let loader = DataLoaderBuilder::new(encoder)
-            .batch_size(BATCH)
-            .shuffle(seed)
-            .set_device(trained.clone())
-            .build(ItemDataset::new(data.private.clone()));
-        let (mut optimizer, mut lr) = (SgdConfig::new().init(), self.lr);
-        for _ in 0..self.epochs {
-            for batch in loader.iter() {
-                let gradients = model.mean_loss(batch?).backward();
-                let gradients = GradientsParams::from_grads(gradients, &model);
-                model = optimizer.step(lr, model, gradients);
-            }
-            lr *= LR_DECAY;
-            measured.push(measure(&model)?.means());
-        }
-        let accuracy =
-            |model: &BatchModel| Evaluation::of(model, &encoder, &data.test, device).accuracy;
-        Ok(Ordinary {
-            running_accuracy: accuracy(&model),
-            public_accuracy: accuracy(&with_public_statistics(&model, data, &trained)),
-            layers,
-            norms: measured,
-        })
-    }
+/// Returns what the names of the lines of each setting of a figure begin with.
+///
+/// # Arguments
+///
+/// - `line`: the end of the name of a line that each setting has
+pub(super) fn prefixes<'a>(figure: &'a Figure, line: &str) -> Vec<&'a str> {
+    let of = |name: &'a String| name.strip_suffix(line);
+    let prefixes = figure.series.iter().filter_map(|series| of(&series.name));
+    prefixes.filter(|prefix| prefix.is_empty() || prefix.ends_with(": ")).collect()
 }
 
 /// Trains privately.
@@ -209,40 +225,65 @@ pub(super) fn train(
     figures(&settings, data, device)
 }
 
-/// The results of ordinary training.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(super) struct Ordinary {
-    /// Test accuracy with the running statistics of BatchNorm.
-    pub(super) running_accuracy: f64,
-    /// Test accuracy with statistics from public images, as in a private model.
-    pub(super) public_accuracy: f64,
-    /// Names of the layers.
-    pub(super) layers: Vec<String>,
-    /// Mean norms of the gradients of the layers, before the first epoch and after each epoch.
-    pub(super) norms: Vec<Vec<f64>>,
-}
-
-/// Returns the mean norms of the gradients of public mini-sets.
-fn norms(
-    model: &BatchModel,
-    groups: &ParameterGroups,
-    encoder: ImageBatcher,
-    public: &PublicData<ImageItem>,
-    device: &Device,
-) -> Result<PublicNorms, DpError> {
-    let loss = CrossEntropyLossConfig::new().init();
-    let units = public.batches(BATCH).truncated(NORM_UNITS);
-    public_update_norms(groups.clone(), &units, model, |copy, items: &Vec<ImageItem>| {
-        let losses = copy.losses(&loss, encoder.batch(items.clone(), device));
-        UnitUpdate::gradient(&copy, losses)
-    })
-}
-
 /// Returns whether the folder has CIFAR-10.
 fn is_cifar10(folder: &Path) -> Result<bool, TrainError> {
     match cifar10::read(folder) {
         Ok(_) => Ok(true),
         Err(DataError::Missing { .. }) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::figure::FigureSeries;
+    use super::*;
+
+    const DATA: [&str; 3] = [digits::NAME, mnist::NAME, cifar10::NAME];
+
+    #[test]
+    fn images_are_moved_in_the_setting_of_the_paper_only() {
+        for data in DATA {
+            let quick = Setting::quick(data);
+            assert_eq!(quick.augmentation, None);
+            let is_real = data != digits::NAME;
+            assert_eq!(quick.sentence().contains("without the paper's random crops"), is_real);
+            let paper = Setting::of_paper(data);
+            assert_eq!(paper.augmentation.is_some(), is_real, "{data}");
+            assert_eq!(paper.sentence().contains("mirror images as in the paper"), is_real);
+            let settings = paper.private(BatchPolicyName::Layerwise, 1.0).unwrap();
+            assert_eq!(settings.augmentation, paper.augmentation);
+        }
+        let sentence = Setting::of_paper(cifar10::NAME).sentence();
+        assert!(sentence.contains("shifts of up to 4 pixels"), "{sentence}");
+        let sentence = Setting::of_paper(mnist::NAME).sentence();
+        assert!(sentence.contains("shifts of up to 2 pixels"), "{sentence}");
+    }
+
+    #[test]
+    fn the_layers_of_the_sentence_are_those_that_are_clipped() {
+        let setting = Setting::of_paper(cifar10::NAME);
+        let layers = setting.model.layers(3, 10).unwrap();
+        assert!(setting.sentence().contains(&format!("with {layers} layers (62 ")));
+    }
+
+    #[test]
+    fn lines_of_several_settings_are_named_by_network_and_noise() {
+        let first = Setting::of_paper(mnist::NAME);
+        let settings = [first.clone(), Setting { sigma: 2.5, ..first.clone() }];
+        assert_eq!(first.prefix(&settings[..1]), "");
+        let names = settings.each_ref().map(|setting| setting.prefix(&settings));
+        assert_eq!(names, ["bn-lenet5, σ = 0.5: ", "bn-lenet5, σ = 2.5: "]);
+        let sentence = Setting::sentence_of_all(&settings);
+        assert!(sentence.ends_with("C = 0.2, σ = 0.5 (also bn-lenet5, C = 0.2, σ = 2.5)"));
+
+        let line = |name: String| FigureSeries::exact(name, [(1.0, 0.5)]);
+        let lines = names.each_ref().map(|of| ["BC", "GBC"].map(|end| line(format!("{of}{end}"))));
+        let figure = Figure::of_lines(lines.into_iter().flatten());
+        assert_eq!(prefixes(&figure, "BC"), names);
+        assert_eq!(prefixes(&Figure::of_lines([line("BC".into())]), "BC"), [""]);
+        assert!(prefixes(&figure, "ordinary").is_empty());
     }
 }

@@ -8,10 +8,11 @@
 use burn_dp_examples::training::TrainError;
 use burn_dp_examples::training::batch_clipping::BatchPolicyName;
 
-use super::figure::{Figure, Findings, Verdict};
+use super::figure::{Figure, Findings};
 use super::layerwise::{BATCH, Setting};
 use super::layerwise_curves::{curves, line};
-use super::measured::{FigureOptions, Measured};
+use super::measured::Measured;
+use super::verdict::{Above, Verdict};
 
 pub(super) const NAME: &str = "layerwise-clipping";
 
@@ -49,19 +50,16 @@ const CONTENDERS: [Contender; 7] = [
     Contender::layerwise("IC+ALC without BatchNorm", true, false),
 ];
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
-    let setting = Setting::of(&measured)?;
-    let seeds = measured.seeds.clone();
-    measured.expect(CONTENDERS.len() * seeds.len());
-    let (mut series, mut ends) = (Vec::new(), [f64::NAN; CONTENDERS.len()]);
-    for (contender, end) in CONTENDERS.into_iter().zip(&mut ends) {
-        let Contender { name, policy, is_split, individual, batch_norm } = contender;
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
+    let setting = Setting::of(measured)?;
+    measured.expect(CONTENDERS.len() * measured.seeds.len());
+    let mut series = Vec::new();
+    for Contender { name, policy, is_split, individual, batch_norm } in CONTENDERS {
         let mut setting = setting.clone();
         if !batch_norm {
             setting.model = setting.model.other();
         }
-        let runs = curves(&mut measured, &setting, name, |data| {
+        let runs = curves(measured, &setting, name, |data| {
             let noise = if is_split { setting.split(data)? } else { 1.0 };
             let mut settings = setting.private(policy, noise)?;
             if individual {
@@ -69,33 +67,32 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             }
             Ok(settings)
         })?;
-        let (line, last) = line(name, &runs);
-        series.push(line);
-        *end = last;
+        series.push(line(name, &runs));
     }
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "Batch clipping and adaptive layerwise clipping, figures 4 and 18".into(),
         setting: format!(
             "{}, C = {}, σ = {}, {} seeds. BC: the gradient of a mini-set is clipped; IC: of each \
              image, so that BatchNorm sees one, and is tested with statistics of public batches. \
-             ALC: each layer is clipped, to a threshold that \
-             follows public norms; FGC: the whole gradient.",
+             ALC: each layer is clipped, to a threshold that follows public norms; FGC: the whole \
+             gradient.",
             setting.sentence(),
             setting.max_grad_norm,
             setting.sigma,
-            seeds.len()
+            measured.seeds.len()
         ),
         labels: ["Test accuracy", "epoch", "test accuracy"].map(String::from),
         series,
-        verdicts: compared(ends),
+        facts: Vec::new(),
     })
 }
 
-/// Compares the accuracies at the end, in the order of the contenders.
-fn compared(ends: [f64; CONTENDERS.len()]) -> Vec<Verdict> {
-    let [layerwise, zhang, same_noise, same_privacy, images, sets_without, images_without] = ends;
-    let against = |claim: &str, name, other: f64| {
-        Verdict::new(claim, layerwise > other, [("BC+ALC", layerwise), (name, other)])
+/// Compares the accuracies at the end.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let [layerwise, zhang, same_noise, same_privacy, images, sets_without, images_without] =
+        CONTENDERS.map(|contender| figure.end(contender.name));
+    let against = |claim: &str, name, other| {
+        Verdict::comparing(claim, &[Above::new(("BC+ALC", layerwise), (name, other))])
     };
     vec![
         against(
@@ -103,10 +100,9 @@ fn compared(ends: [f64; CONTENDERS.len()]) -> Vec<Verdict> {
             "IC+ALC",
             images,
         ),
-        Verdict::new(
+        Verdict::comparing(
             "Without BatchNorm, batch clipping trains better than individual clipping, too.",
-            sets_without > images_without,
-            [("BC+ALC", sets_without), ("IC+ALC", images_without)],
+            &[Above::new(("BC+ALC", sets_without), ("IC+ALC", images_without))],
         ),
         against(
             "A master threshold is better than the layers' own norms as thresholds.",
@@ -128,12 +124,17 @@ fn compared(ends: [f64; CONTENDERS.len()]) -> Vec<Verdict> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::figure::FigureSeries;
     use super::*;
 
     #[test]
     fn each_claim_compares_its_contenders() {
         let holds = |ends: [f64; 7]| {
-            let verdicts = compared(ends);
+            let lines = CONTENDERS.iter().zip(ends);
+            let line = |(contender, end): (&Contender, f64)| {
+                FigureSeries::exact(contender.name, [(1.0, 0.1), (2.0, end)])
+            };
+            let verdicts = judge(&Figure::of_lines(lines.map(line)));
             verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
         };
         let ends = [0.9, 0.8, 0.8, 0.8, 0.8, 0.6, 0.5];

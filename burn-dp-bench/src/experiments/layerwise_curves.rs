@@ -49,14 +49,12 @@ pub(super) fn curves(
     Ok(runs)
 }
 
-/// Returns the line of a figure, and its mean at the end.
-pub(super) fn line(name: &str, runs: &[Curve]) -> (FigureSeries, f64) {
+/// Returns the line of a figure.
+pub(super) fn line(name: &str, runs: &[Curve]) -> FigureSeries {
     let epochs = runs.iter().map(|run| run.accuracies.len()).max().unwrap_or_default();
     let point = |epoch: usize| {
         let accuracies = runs.iter().filter_map(|run| run.accuracies.get(epoch).copied());
         FigurePoint::of((epoch + 1) as f64, &accuracies.collect::<Vec<_>>())
     };
-    let points: Vec<FigurePoint> = (0..epochs).filter_map(point).collect();
-    let end = points.last().map_or(f64::NAN, |point| point.y);
-    (FigureSeries { name: name.into(), points }, end)
+    FigureSeries { name: name.into(), points: (0..epochs).filter_map(point).collect() }
 }

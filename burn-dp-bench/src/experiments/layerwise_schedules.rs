@@ -6,13 +6,14 @@
 //! T. N. Nguyen et al.: Batch clipping and adaptive layerwise clipping for differential private
 //! stochastic gradient descent, 2023, appendix A.3, figures 15 to 17 and table 3.
 
-use burn_dp_examples::training::TrainError;
 use burn_dp_examples::training::batch_clipping::BatchModelName;
+use burn_dp_examples::training::{TrainError, typed};
 
-use super::figure::{Figure, Findings, Verdict};
-use super::layerwise::{BATCH, Setting};
+use super::figure::{Figure, Findings};
+use super::layerwise::{BATCH, Setting, prefixes};
 use super::layerwise_curves::{curves, line};
-use super::measured::{FigureOptions, Measured};
+use super::measured::Measured;
+use super::verdict::{Above, Verdict};
 
 pub(super) const NAME: &str = "layerwise-schedules";
 
@@ -30,9 +31,13 @@ const SCHEDULES: [(&str, f64, f64); 4] = [
     ("both decay", DECAY, DECAY),
 ];
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
-    let mut setting = Setting::of(&measured)?;
+/// What is clipped: a mini-set, or each image.
+const SETS: &str = "BC";
+const IMAGES: &str = "IC";
+const CLIPPINGS: [&str; 2] = [SETS, IMAGES];
+
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
+    let mut setting = Setting::of(measured)?;
     if measured.quick() {
         setting.images = QUICK;
     }
@@ -41,32 +46,28 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         model => vec![model.other()],
     };
     measured.expect(models.len() * 2 * SCHEDULES.len() * measured.seeds.len());
-    let (mut series, mut verdicts) = (Vec::new(), Vec::new());
+    let mut series = Vec::new();
     for &model in &models {
         let setting = Setting { model, ..setting.clone() };
-        let of_model = if models.len() > 1 { format!("{model:?}, ") } else { String::new() };
-        let mut ends = [[f64::NAN; 2]; SCHEDULES.len()];
-        for ((schedule, rate, threshold), ends) in SCHEDULES.into_iter().zip(&mut ends) {
-            for (clipping, end) in ["BC", "IC"].into_iter().zip(ends) {
-                let name = format!("{of_model}{clipping}, {schedule}");
-                let runs = curves(&mut measured, &setting, &name, |data| {
+        let of = if models.len() > 1 { format!("{}: ", typed(model)) } else { String::new() };
+        for (schedule, rate, threshold) in SCHEDULES {
+            for clipping in CLIPPINGS {
+                let name = format!("{of}{clipping}, {schedule}");
+                let runs = curves(measured, &setting, &name, |data| {
                     let mut settings = setting.layerwise(data)?;
                     settings.mini_sets.lr_decay = rate;
                     settings.threshold_decay = threshold;
-                    if clipping == "IC" {
+                    if clipping == IMAGES {
                         let mini_sets = &mut settings.mini_sets;
                         (mini_sets.mini_set_size, mini_sets.mini_sets) = (1, BATCH);
                     }
                     Ok(settings)
                 })?;
-                let (line, accuracy) = line(&name, &runs);
-                series.push(line);
-                *end = accuracy;
+                series.push(line(&name, &runs));
             }
         }
-        verdicts.extend(compared(&of_model, ends));
     }
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "Batch clipping and adaptive layerwise clipping, figures 15 to 17".into(),
         setting: format!(
             "{}, or a constant one, C = {}, constant or times {DECAY} after each epoch, σ = {}, \
@@ -80,47 +81,65 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         ),
         labels: ["Schedules without BatchNorm", "epoch", "test accuracy"].map(String::from),
         series,
-        verdicts,
+        facts: Vec::new(),
     })
 }
 
 /// Compares the accuracies at the end, of batch and of individual clipping with each schedule.
-fn compared(of_model: &str, ends: [[f64; 2]; SCHEDULES.len()]) -> [Verdict; 2] {
-    let names = SCHEDULES.map(|(name, ..)| name);
-    let pairs = names.into_iter().zip(ends);
-    let numbers: Vec<(String, f64)> = (pairs.clone())
-        .flat_map(|(name, [sets, images])| {
-            [(format!("BC, {name}"), sets), (format!("IC, {name}"), images)]
-        })
-        .collect();
-    let [constant, decaying @ ..] = ends.map(|[sets, _]| sets);
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let first = format!("{SETS}, {}", SCHEDULES[0].0);
+    prefixes(figure, &first).into_iter().flat_map(|of| compared(figure, of)).collect()
+}
+
+/// Compares the lines of the network whose names begin with `of`.
+fn compared(figure: &Figure, of: &str) -> [Verdict; 2] {
+    let names = SCHEDULES.map(|(schedule, ..)| CLIPPINGS.map(|what| format!("{what}, {schedule}")));
+    let end = |name: &str| figure.end(&format!("{of}{name}"));
+    let pairs = names.each_ref().map(|[sets, images]| {
+        Above::new((sets.as_str(), end(sets)), (images.as_str(), end(images)))
+    });
+    let [constant, decaying @ ..] =
+        SCHEDULES.map(|(schedule, ..)| (schedule, end(&format!("{SETS}, {schedule}"))));
     [
-        Verdict::new(
+        Verdict::comparing(
             format!(
-                "{of_model}Without BatchNorm, batch clipping trains better than individual \
-                 clipping, with constant and with decaying learning rate and master threshold."
+                "{of}Without BatchNorm, batch clipping trains better than individual clipping, \
+                 with constant and with decaying learning rate and master threshold."
             ),
-            ends.iter().all(|[sets, images]| sets > images),
-            numbers.iter().map(|(name, accuracy)| (name.as_str(), *accuracy)),
+            &pairs,
         ),
-        Verdict::new(
+        Verdict::comparing(
             format!(
-                "{of_model}Without BatchNorm, batch clipping is best with a constant learning rate \
-                 and a constant master threshold."
+                "{of}Without BatchNorm, batch clipping is best with a constant learning rate and a \
+                 constant master threshold."
             ),
-            decaying.iter().all(|other| constant > *other),
-            pairs.map(|(name, [sets, _])| (name, sets)),
+            &decaying.map(|other| Above::new(constant, other)),
         ),
     ]
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::figure::FigureSeries;
     use super::*;
+
+    /// The lines of a network, of batch and of individual clipping with each schedule.
+    fn lines(of: &str, ends: [[f64; 2]; SCHEDULES.len()]) -> Vec<FigureSeries> {
+        let of_schedule = |((schedule, ..), ends): ((&str, f64, f64), [f64; 2])| {
+            let line = |(what, end)| {
+                FigureSeries::exact(format!("{of}{what}, {schedule}"), [(1.0, 0.1), (2.0, end)])
+            };
+            CLIPPINGS.into_iter().zip(ends).map(line).collect::<Vec<_>>()
+        };
+        SCHEDULES.into_iter().zip(ends).flat_map(of_schedule).collect()
+    }
 
     #[test]
     fn each_schedule_is_compared_with_the_constant_one_and_with_single_images() {
-        let holds = |ends| compared("", ends).map(|verdict| verdict.holds);
+        let holds = |ends| {
+            let verdicts = judge(&Figure::of_lines(lines("", ends)));
+            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
+        };
         let ends = [[0.4, 0.2], [0.35, 0.2], [0.3, 0.2], [0.3, 0.1]];
         assert_eq!(holds(ends), [true, true]);
         for schedule in 0..4 {
@@ -135,5 +154,15 @@ mod tests {
             ends[schedule][0] = 0.5;
             assert_eq!(holds(ends), [true, false], "{schedule}");
         }
+    }
+
+    #[test]
+    fn each_network_has_its_own_verdicts() {
+        let small = lines("convnet: ", [[0.4, 0.2], [0.3, 0.2], [0.3, 0.2], [0.3, 0.2]]);
+        let deep = lines("resnet18: ", [[0.2, 0.4], [0.1, 0.4], [0.1, 0.4], [0.1, 0.4]]);
+        let verdicts = judge(&Figure::of_lines(small.into_iter().chain(deep)));
+        let of = |verdict: &Verdict| (verdict.claim.starts_with("convnet: "), verdict.holds);
+        let expected = [(true, true), (true, true), (false, false), (false, true)];
+        assert_eq!(verdicts.iter().map(of).collect::<Vec<_>>(), expected);
     }
 }

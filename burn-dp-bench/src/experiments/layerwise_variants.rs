@@ -9,10 +9,11 @@
 use burn_dp_examples::training::TrainError;
 use burn_dp_examples::training::batch_clipping::{BatchPolicyName, BatchSettings};
 
-use super::figure::{Figure, Findings, Verdict};
+use super::figure::{Figure, FigurePoint, Findings};
 use super::layerwise::Setting;
 use super::layerwise_curves::{curves, line};
-use super::measured::{FigureOptions, Measured};
+use super::measured::Measured;
+use super::verdict::{Above, Verdict};
 
 pub(super) const NAME: &str = "layerwise-variants";
 
@@ -22,6 +23,9 @@ const GROUPS: usize = 4;
 const WINDOW: u64 = 50;
 /// Factor of the master threshold after each epoch.
 const DECAY: f64 = 0.9;
+
+/// The fact that is measured with the accuracies.
+const FIXED: &str = "share of fixed values";
 
 /// A policy, and what is different from its usual settings.
 struct Variant {
@@ -58,26 +62,22 @@ const VARIANTS: [Variant; 8] = [
     },
 ];
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
-    let setting = Setting::of(&measured)?;
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
+    let setting = Setting::of(measured)?;
     measured.expect(VARIANTS.len() * measured.seeds.len());
     let (mut series, mut fixed) = (Vec::new(), Vec::new());
-    let mut ends = [f64::NAN; VARIANTS.len()];
-    for (end, Variant { name, policy, change }) in ends.iter_mut().zip(VARIANTS) {
-        let runs = curves(&mut measured, &setting, name, |data| {
+    for Variant { name, policy, change } in VARIANTS {
+        let runs = curves(measured, &setting, name, |data| {
             let split = setting.split(data)?;
             let mut settings = setting.private(policy, split)?;
             change(&mut settings, split);
             Ok(settings)
         })?;
         fixed.extend(runs.iter().filter_map(|run| run.fixed_share));
-        let (line, accuracy) = line(name, &runs);
-        series.push(line);
-        *end = accuracy;
+        series.push(line(name, &runs));
     }
     let fixed = fixed.iter().sum::<f64>() / fixed.len() as f64;
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "Batch clipping and adaptive layerwise clipping, sections 3.3, 3.4, 4.4, B.2"
             .into(),
         setting: format!(
@@ -92,58 +92,70 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         ),
         labels: ["Variants of layerwise clipping", "epoch", "test accuracy"].map(String::from),
         series,
-        verdicts: verdicts(ends, fixed).into(),
+        facts: vec![(FIXED.into(), fixed)],
     })
 }
 
-/// Compares the accuracies of [`VARIANTS`] at the end.
-///
-/// # Arguments
-///
-/// - `fixed`: share of the values that sparsification fixed
-fn verdicts(
-    [flat, zhang, layerwise, decaying, grouped, sparsified, multiplied, wide]: [f64; 8],
-    fixed: f64,
-) -> [Verdict; 5] {
+/// Compares the accuracies at the end.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let [flat, zhang, layerwise, decaying, grouped, sparsified, multiplied, wide] =
+        VARIANTS.map(|variant| figure.end(variant.name));
     let constant = ("ALC", layerwise);
-    [
-        Verdict::new(
-            "A master threshold is better than the layers' own norms as thresholds (section 4.4).",
-            layerwise > zhang,
-            [constant, ("Zhang et al.", zhang)],
-        ),
-        Verdict::new(
-            "A constant master threshold is at least as good as a decaying one (figure 16 is of a \
-             network without BatchNorm).",
-            layerwise >= decaying,
-            [constant, ("C decays", decaying)],
-        ),
-        Verdict::new(
-            "It is advantageous to clip groups of layers with similar norms instead of single \
-             layers (section B.2).",
-            grouped > layerwise,
-            [constant, ("4 groups", grouped)],
-        ),
-        Verdict::new(
+    let multipliers = {
+        let best = FigurePoint::largest([&multiplied, &wide]);
+        let verdict = Verdict::comparing(
             "Multipliers raise the accuracy of clipping the whole gradient (section B.2).",
-            multiplied.max(wide) > flat,
-            [("FGC", flat), ("multipliers, C", multiplied), ("multipliers, √L C", wide)],
-        ),
-        Verdict::new(
+            &[Above::new(("best", best), ("FGC", flat))],
+        );
+        let numbers = [("FGC", flat), ("multipliers, C", multiplied), ("multipliers, √L C", wide)];
+        let numbers = numbers.map(|(name, point)| (name.to_string(), point.y)).into();
+        Verdict { numbers, ..verdict }
+    };
+    let sparsified = {
+        let verdict = Verdict::comparing(
             "Weights that have converged can be fixed (section 3.4): with more than one in a \
              hundred fixed, the accuracy is within a point of training without.",
-            fixed > 0.01 && sparsified > layerwise - 0.01,
-            [constant, ("sparsified", sparsified), ("share of fixed values", fixed)],
+            &[Above::new(("sparsified", sparsified), constant).by(-0.01)],
+        );
+        let fixed = figure.fact(FIXED);
+        let (fixes, mut numbers) = (fixed > 0.01, verdict.numbers);
+        numbers.insert(FIXED.into(), fixed);
+        let holds = verdict.holds && fixes;
+        Verdict { holds, on_average: verdict.on_average && fixes, numbers, ..verdict }
+    };
+    vec![
+        Verdict::comparing(
+            "A master threshold is better than the layers' own norms as thresholds (section 4.4).",
+            &[Above::new(constant, ("Zhang et al.", zhang))],
         ),
+        Verdict::comparing(
+            "A constant master threshold is at least as good as a decaying one (figure 16 is of a \
+             network without BatchNorm).",
+            // Less than one test image: equal accuracies are as good.
+            &[Above::new(constant, ("C decays", decaying)).by(-1e-6)],
+        ),
+        Verdict::comparing(
+            "It is advantageous to clip groups of layers with similar norms instead of single \
+             layers (section B.2).",
+            &[Above::new(("4 groups", grouped), constant)],
+        ),
+        multipliers,
+        sparsified,
     ]
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::figure::FigureSeries;
     use super::*;
 
-    fn holds(ends: [f64; 8], fixed: f64) -> [bool; 5] {
-        verdicts(ends, fixed).map(|verdict| verdict.holds)
+    fn holds(ends: [f64; 8], fixed: f64) -> Vec<bool> {
+        let line = |(variant, end): (&Variant, f64)| {
+            FigureSeries::exact(variant.name, [(1.0, 0.1), (2.0, end)])
+        };
+        let mut figure = Figure::of_lines(VARIANTS.iter().zip(ends).map(line));
+        figure.facts.insert(FIXED.into(), fixed);
+        judge(&figure).iter().map(|verdict| verdict.holds).collect()
     }
 
     #[test]
@@ -159,5 +171,13 @@ mod tests {
         let equal = [0.8; 8];
         assert!(holds(equal, 0.02)[4]);
         assert!(!holds(equal, 0.0)[4] && !holds(equal, f64::NAN)[4]);
+    }
+
+    #[test]
+    fn each_verdict_on_variants_has_all_its_numbers() {
+        let line = |variant: &Variant| FigureSeries::exact(variant.name, [(1.0, 0.5)]);
+        let verdicts = judge(&Figure::of_lines(VARIANTS.iter().map(line)));
+        let numbers = |verdict: &Verdict| verdict.numbers.len();
+        assert_eq!(verdicts.iter().map(numbers).collect::<Vec<_>>(), [2, 2, 2, 3, 3]);
     }
 }

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::figure::{Figure, Findings, Preset, on};
+use super::verdict::Verdict;
 
 /// Options of every figure of a paper.
 #[derive(Args, Debug, Clone)]
@@ -214,10 +215,14 @@ impl Measured {
     /// # Errors
     ///
     /// Returns an error if a file cannot be written.
-    pub(crate) fn finish(&self, findings: Findings) -> Result<Figure, TrainError> {
+    pub(crate) fn finish(
+        &self,
+        findings: Findings,
+        judge: impl FnOnce(&Figure) -> Vec<Verdict>,
+    ) -> Result<Figure, TrainError> {
         self.bar.finish_and_clear();
-        let Findings { figure, setting, labels, series, verdicts } = findings;
-        let figure = Figure {
+        let Findings { figure, setting, labels, series, facts } = findings;
+        let mut figure = Figure {
             experiment: self.name.clone(),
             figure,
             preset: self.preset,
@@ -227,8 +232,10 @@ impl Measured {
             setting,
             labels,
             series,
-            verdicts,
+            facts: facts.into_iter().collect(),
+            verdicts: Vec::new(),
         };
+        figure.verdicts = judge(&figure);
         figure.write(&self.output)?;
         if let Some(json) = &self.json {
             files::write_json(json, &figure)?;
@@ -266,7 +273,7 @@ mod tests {
             setting: String::new(),
             labels: Default::default(),
             series: vec![],
-            verdicts: vec![],
+            facts: vec![("a".into(), 1.0)],
         }
     }
 
@@ -305,7 +312,7 @@ mod tests {
         let options = FigureOptions { backend: BackendName::Ndarray, ..options };
         let mut second = Measured::open("name", &options).unwrap();
         assert_eq!(second.measure("a", on).unwrap(), format!("{:?}", Device::ndarray()));
-        let figure = second.finish(nothing());
+        let figure = second.finish(nothing(), |_| vec![]);
         assert_eq!(figure.unwrap().backend, "ndarray");
     }
 
@@ -317,8 +324,9 @@ mod tests {
         let mut measured = Measured::open("name", &options(folder.path())).unwrap();
         let stored: u8 = measured.measure("a", |_| panic!("measured twice")).unwrap();
         assert_eq!(stored, 1);
-        let figure = measured.finish(nothing());
-        let figure = figure.unwrap();
+        let judge = |figure: &Figure| vec![Verdict::new("", figure.fact("a") == 1.0, [])];
+        let figure = measured.finish(nothing(), judge).unwrap();
+        assert!(figure.verdicts[0].holds);
         assert_eq!((figure.seconds, figure.commits), (4.0, vec!["1a2b3c4d".into()]));
         assert!(!folder.path().join("name.measured.json").exists());
     }

@@ -1,17 +1,16 @@
 //! Experiments, one file per subcommand.
 
 mod accuracy_epsilon;
-mod adaptive_clipping;
 mod all;
-mod batch_clipping;
-mod batch_clipping_privacy;
 mod clipping_memory;
 mod clipping_time;
 mod clipping_utility;
 mod correlated_noise;
 mod correlated_noise_peers;
 mod correlated_noise_users;
+mod correlated_noise_verdicts;
 mod count_share;
+mod experiment;
 mod figure;
 mod figures;
 #[cfg(feature = "finetune")]
@@ -22,9 +21,12 @@ mod layerwise_clipping;
 mod layerwise_curves;
 mod layerwise_mini_sets;
 mod layerwise_noise;
+mod layerwise_ordinary;
+mod layerwise_privacy;
 mod layerwise_schedules;
 mod layerwise_variants;
 mod measured;
+mod point;
 mod quantile_tracking;
 mod tan_averages;
 mod tan_budget;
@@ -37,17 +39,16 @@ mod update_norms;
 mod user_clipping;
 mod user_training;
 mod user_variants;
+mod verdict;
 
 pub use accuracy_epsilon::{AccuracyAtEpsilon, AccuracyEpsilon, AccuracyEpsilonOptions};
-pub use adaptive_clipping::{AdaptiveClippingOptions, AdaptiveClippingRun};
 pub use all::AllOptions;
-pub use batch_clipping::{BatchClippingExperiment, BatchClippingOptions};
-pub use batch_clipping_privacy::{BatchClippingPrivacy, BatchClippingPrivacyOptions};
-pub use figure::{Figure, FigurePoint, FigureSeries, Preset, Verdict};
+pub use figure::{Figure, FigurePoint, FigureSeries, Preset};
 pub use figures::FigureCommand;
 #[cfg(feature = "finetune")]
 pub use finetune_gain::FinetuneGainOptions;
 pub use measured::FigureOptions;
+pub use verdict::Verdict;
 
 use clap::{Parser, Subcommand};
 
@@ -71,12 +72,6 @@ pub struct ExperimentOptions {
 pub enum Experiment {
     /// Accuracy for several privacy budgets, compared with ordinary training.
     AccuracyEpsilon(AccuracyEpsilonOptions),
-    /// Clipping to a private quantile of the norms, compared with the best threshold of a grid.
-    AdaptiveClipping(AdaptiveClippingOptions),
-    /// Batch clipping compared with individual clipping, and layerwise with full gradient clipping.
-    BatchClipping(BatchClippingOptions),
-    /// Trade-off functions of batch clipping with layerwise clipping: the limit and the guarantee.
-    BatchClippingPrivacy(BatchClippingPrivacyOptions),
     /// The gain of private training from public texts, on your own texts.
     #[cfg(feature = "finetune")]
     FinetuneGain(finetune_gain::FinetuneGainOptions),
@@ -99,11 +94,6 @@ pub enum Experiment {
 pub fn run(options: ExperimentOptions) -> Result<(), TrainError> {
     match options.experiment {
         Experiment::AccuracyEpsilon(options) => accuracy_epsilon::run(options).map(|_| ()),
-        Experiment::AdaptiveClipping(options) => adaptive_clipping::run(options).map(|_| ()),
-        Experiment::BatchClippingPrivacy(options) => {
-            batch_clipping_privacy::run(options).map(|_| ())
-        }
-        Experiment::BatchClipping(options) => batch_clipping::run(options).map(|_| ()),
         #[cfg(feature = "finetune")]
         Experiment::FinetuneGain(options) => finetune_gain::run(&options).map(|_| ()),
         Experiment::Figure(figure) => figure.run().map(|_| ()),
@@ -132,36 +122,8 @@ mod tests {
             options.iter().map(line).collect::<Vec<_>>()
         };
         let accuracy = ["epochs", "batch-size", "train-size", "test-size", "epsilons", "delta"];
-        let adaptive = [
-            "epochs",
-            "batch-size",
-            "physical-batch-size",
-            "train-size",
-            "test-size",
-            "epsilon",
-            "lr",
-            "grid",
-            "start",
-        ];
-        let batch = [
-            "epochs",
-            "batch-size",
-            "train-size",
-            "test-size",
-            "public-size",
-            "sigma",
-            "max-grad-norm",
-            "lr",
-            "lr-decay",
-        ];
-        let privacy = ["layers", "batch-size", "dataset-size", "larger", "epochs", "sigma"];
         let mut lines = zeros("accuracy-epsilon", &accuracy);
-        lines.extend(zeros("adaptive-clipping", &adaptive));
-        lines.extend(zeros("batch-clipping", &batch));
-        lines.extend(zeros("batch-clipping-privacy", &privacy));
         for (line, expected) in [
-            ("batch-clipping-privacy --dataset-size 9 --batch-size 10", "--batch-size must be at"),
-            ("batch-clipping-privacy --epochs 18446744073709551615", "more than can be counted"),
             ("accuracy-epsilon --epsilons 3,-1", "--epsilons must be a number greater than 0"),
             ("accuracy-epsilon --epochs 1000000001", "--epochs must be at most 1000000000"),
             ("accuracy-epsilon --train-size 100", "--batch-size must be at most the 100 training"),
@@ -173,18 +135,6 @@ mod tests {
             ("accuracy-epsilon --json none/x.json", "--json none does not exist"),
             ("accuracy-epsilon --svg none/x.svg", "--svg none does not exist"),
             ("accuracy-epsilon imdb", "--data-dir must be given for imdb"),
-            ("adaptive-clipping --target-quantiles 0.5,2", "must be"),
-            ("adaptive-clipping --epochs 1000000001", "--epochs must be at most 1000000000"),
-            ("batch-clipping --epochs 1000000001", "--epochs must be at most 1000000000"),
-            (
-                "adaptive-clipping --test-size 10000001",
-                "--test-size must be at most 10000000 synthetic",
-            ),
-            (
-                "batch-clipping --train-size 10000001",
-                "--train-size must be at most 10000000 synthetic",
-            ),
-            ("batch-clipping --data-dir nowhere", "--data-dir nowhere is given but the synthetic"),
         ] {
             lines.push((line.into(), expected.into()));
         }

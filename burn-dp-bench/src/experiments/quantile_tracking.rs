@@ -18,9 +18,10 @@ use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::models::{Classifier, Mlp, MlpConfig};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::measured::{FigureOptions, Measured};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
+use super::measured::Measured;
 use super::trial::images_of_seeds;
+use super::verdict::Verdict;
 
 pub(super) const NAME: &str = "quantile-tracking";
 
@@ -48,8 +49,7 @@ struct Tracking {
     per_layer: bool,
 }
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
     // From below, the quantile 0.1 is ln(1000) / (0.2 · 0.1) = 345 steps away.
     let (steps, batch) = if measured.quick() { (600, BATCHES[0]) } else { (1_000, BATCHES[1]) };
     let mut cases = Vec::new();
@@ -69,7 +69,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             }
         }
     }
-    let data = images_of_seeds(&measured, [6_000, 1])?;
+    let data = images_of_seeds(measured, [6_000, 1])?;
     measured.expect(cases.len() * data.len());
     let mut series: Vec<FigureSeries> = Vec::new();
     for (case, rule) in cases {
@@ -92,6 +92,30 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             None => series.push(FigureSeries { name, points: point.into_iter().collect() }),
         }
     }
+    Ok(Findings {
+        figure: "Adaptive clipping, figures 2 and 3".into(),
+        setting: format!(
+            "An MLP on {}, {batch} examples a step, learning rate 0.2 of the threshold, which \
+             starts at 1/{FAR} or {FAR} times norms of order one; the share of examples at or \
+             below it over the last tenth of {steps} steps, {} seeds. Per layer, by the geometric \
+             rule unless it says linear: of {MEASURED} examples after each of these steps, in the \
+             layer whose share is furthest from the target.",
+            measured.images_name(),
+            data.len()
+        ),
+        labels: ["Tracking a quantile", "target quantile", "share of unclipped examples"]
+            .map(String::from),
+        series,
+        facts: vec![(STEPS.into(), steps as f64)],
+    })
+}
+
+/// Name of the fact.
+const STEPS: &str = "steps";
+
+/// Compares the shares of unclipped examples with the targets.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let (series, steps) = (&figure.series, figure.fact(STEPS));
     let worst = |rule: &str, counts: &str| {
         let start = format!("{rule}, ");
         let is_of =
@@ -104,7 +128,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     let noisy = worst("geometric", "noisy counts");
     let linear = worst("linear", "exact counts");
     let layers = worst("per layer", "exact counts").max(worst("per layer", "noisy counts"));
-    let verdicts = vec![
+    vec![
         Verdict::new(
             format!(
                 "The geometric rule finds every quantile from a threshold three orders of \
@@ -129,23 +153,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             layers < NEAR + NOISY,
             [("largest difference of a layer to the target", layers)],
         ),
-    ];
-    measured.finish(Findings {
-        figure: "Adaptive clipping, figures 2 and 3".into(),
-        setting: format!(
-            "An MLP on {}, {batch} examples a step, learning rate 0.2 of the threshold, which \
-             starts at 1/{FAR} or {FAR} times norms of order one; the share of examples at or \
-             below it over the last tenth of {steps} steps, {} seeds. Per layer, by the geometric \
-             rule unless it says linear: of {MEASURED} examples after each of these steps, in the \
-             layer whose share is furthest from the target.",
-            measured.images_name(),
-            data.len()
-        ),
-        labels: ["Tracking a quantile", "target quantile", "share of unclipped examples"]
-            .map(String::from),
-        series,
-        verdicts,
-    })
+    ]
 }
 
 /// Returns the share of unclipped examples at the end; with thresholds for the layers, the one
@@ -234,4 +242,30 @@ fn unclipped_in_layers(
         }
     }
     Ok(unclipped.into_iter().map(|number| number / count).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_claim_looks_at_its_own_lines() {
+        let exact = [
+            "geometric, from below, almost exact counts",
+            "geometric, from above, noisy counts",
+            "linear, from above, almost exact counts",
+            "per layer, from below, noisy counts",
+        ];
+        let holds = |shares: [f64; 4]| {
+            let line = |(name, share)| FigureSeries::exact(name, [(0.1, 0.1), (0.5, share)]);
+            let lines = exact.into_iter().zip(shares).map(line);
+            let verdicts = judge(&Figure::of_lines(lines));
+            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
+        };
+        assert_eq!(holds([0.51, 0.52, 0.9, 0.46]), [true; 4]);
+        assert_eq!(holds([0.56, 0.52, 0.9, 0.46]), [false, true, true, true]);
+        assert_eq!(holds([0.51, 0.59, 0.9, 0.46]), [true, false, true, true]);
+        assert_eq!(holds([0.51, 0.52, 0.55, 0.46]), [true, true, false, true]);
+        assert_eq!(holds([0.51, 0.52, 0.9, 0.4]), [true, true, true, false]);
+    }
 }

@@ -6,134 +6,156 @@
 //! section 5; S. De et al., "Unlocking High-Accuracy Differentially Private Image Classification
 //! through Scale", 2022, sections 3.2 and 3.5.
 
-use burn::optim::SgdConfig;
-use burn::tensor::Device;
-use burn_dp::optim::{PrivacyPlanConfig, WeightAverage};
+use burn_dp_accountant::RunPlan;
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::measured::{FigureOptions, Measured};
-use super::trial::{Network, Outcome, Trial};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
+use super::measured::Measured;
+use super::trial::{Network, SgdSettings, outcomes};
+use super::verdict::{Above, Verdict};
 
 pub(super) const NAME: &str = "tan-averages";
 
 /// What is trained.
-#[derive(Debug)]
 struct Setting {
     network: Network,
     images: [usize; 2],
-    batch: f64,
-    sigma: f64,
-    steps: u64,
+    plan: RunPlan,
     lr: f64,
     copies: &'static [usize],
     decay: f64,
     /// Largest shift of a copy, in pixels.
-    crop: usize,
+    shift: usize,
 }
 
 const QUICK: Setting = Setting {
     network: Network::Cnn,
     images: [4_000, 2_000],
-    batch: 256.0,
-    sigma: 2.0,
-    steps: 150,
+    plan: RunPlan { expected_batch_size: 256.0, noise_multiplier: 2.0, steps: 150 },
     lr: 1.0,
     copies: &[1, 2, 4],
     decay: 0.95,
-    crop: 2,
+    shift: 2,
 };
 
 const PAPER: Setting = Setting {
     network: Network::WRN_16_4,
     images: [50_000, 10_000],
-    batch: 4096.0,
-    sigma: 3.0,
-    steps: 2_500,
+    plan: RunPlan { expected_batch_size: 4096.0, noise_multiplier: 3.0, steps: 2_500 },
     lr: 4.0,
     copies: &[1, 2, 4, 8, 16],
     decay: 0.9999,
-    crop: 4,
+    shift: 4,
 };
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
+/// The lines.
+const LAST: &str = "last weights";
+const AVERAGED: &str = "averaged weights";
+
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
     let setting = if measured.quick() { QUICK } else { PAPER };
-    let data = setting.network.images_of_seeds(&measured, setting.images)?;
-    measured.expect((1 + setting.copies.len()) * data.len());
-    // Without copies, then with one or more random copies of each image.
-    let copies = [0].into_iter().chain(setting.copies.iter().copied());
+    let Setting { network, images, plan, lr, shift, decay, .. } = setting;
+    measured.expect((1 + setting.copies.len()) * measured.seeds.len());
     let (mut last, mut averaged) = (Vec::new(), Vec::new());
-    for copies in copies {
-        let mut found: Vec<Outcome> = Vec::new();
-        for (seed, data) in &data {
-            let run = |device: &Device| {
-                let items = data.train.items().len();
-                let plan = PrivacyPlanConfig::new(items, setting.batch)
-                    .with_steps(setting.steps)
-                    .with_noise_multiplier(setting.sigma);
-                let lr = |_, _| setting.lr;
-                let average = WeightAverage::new(setting.decay)?;
-                let trial = Trial::new(plan, SgdConfig::new().init(), &lr)
-                    .with_network(setting.network)
-                    .with_average(average);
-                let trial = match copies {
-                    0 => trial,
-                    _ => trial.with_copies(copies, setting.network.crop(setting.crop)?),
-                };
-                trial.run(data, *seed, device)
-            };
-            found
-                .push(measured.measure(&format!("K = {copies} of {setting:?}, seed {seed}"), run)?);
-        }
+    // Without copies, then with one or more random copies of each image.
+    for copies in [0].into_iter().chain(setting.copies.iter().copied()) {
+        let plain = SgdSettings::plain(network, lr);
+        let settings = SgdSettings { copies, shift, decay: Some(decay), ..plain };
+        let found = outcomes(measured, plan, settings, images)?;
         let of_last: Vec<f64> = found.iter().map(|outcome| outcome.accuracy).collect();
         let of_average: Vec<f64> = found.iter().filter_map(|outcome| outcome.averaged).collect();
         last.extend(FigurePoint::of(copies as f64, &of_last));
         averaged.extend(FigurePoint::of(copies as f64, &of_average));
     }
-    let most = last.len() - 1;
-    let gains = last.iter().zip(&averaged).map(|(last, averaged)| averaged.y - last.y);
-    let gain = gains.sum::<f64>() / last.len() as f64;
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "TAN Without a Burn, section 5: augmentation multiplicity and averaged weights"
             .into(),
         setting: format!(
             "{}, {} images of {}, B = {}, σ = {}, {} steps of SGD, {} seeds. K copies of each \
-             image are shifted by up to {} pixels{} (K = 0: the image itself). Weights are \
-             averaged with decay {}.",
-            setting.network.described(),
-            setting.images[0],
-            setting.network.images_name(&measured),
-            setting.batch,
-            setting.sigma,
-            setting.steps,
-            data.len(),
-            setting.crop,
-            setting.network.mirrored(),
-            setting.decay
+             image are shifted by up to {shift} pixels{} (K = 0: the image itself). Weights are \
+             averaged with decay {decay}.",
+            network.described(),
+            images[0],
+            network.images_name(measured),
+            plan.expected_batch_size,
+            plan.noise_multiplier,
+            plan.steps,
+            measured.seeds.len(),
+            network.mirrored()
         ),
         labels: ["Accuracy at the same privacy", "copies K of each image", "test accuracy"]
             .map(String::from),
-        verdicts: vec![
-            Verdict::new(
-                "More random copies of each image raise the accuracy at the same privacy.",
-                last[most].y > last[1].y,
-                [("one copy", last[1].y), ("most copies", last[most].y)],
-            ),
-            Verdict::new(
-                "Random copies are better than the images themselves.",
-                last[most].y > last[0].y,
-                [("images", last[0].y), ("most copies", last[most].y)],
-            ),
-            Verdict::new(
-                "Averaged weights are better than the last ones.",
-                gain > 0.0,
-                [("mean gain", gain)],
-            ),
-        ],
         series: vec![
-            FigureSeries { name: "last weights".into(), points: last },
-            FigureSeries { name: "averaged weights".into(), points: averaged },
+            FigureSeries { name: LAST.into(), points: last },
+            FigureSeries { name: AVERAGED.into(), points: averaged },
         ],
+        facts: Vec::new(),
     })
+}
+
+/// Compares numbers of copies, and averaged weights with the last ones.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let most = ("most copies", figure.end(LAST));
+    let (last, averaged) = (figure.line(LAST), figure.line(AVERAGED));
+    let gains = last.iter().zip(averaged).map(|(last, averaged)| averaged.y - last.y);
+    let gain = gains.sum::<f64>() / last.len() as f64;
+    let of_means = Above::new((AVERAGED, mean(averaged)), (LAST, mean(last)));
+    vec![
+        Verdict::comparing(
+            "More random copies of each image raise the accuracy at the same privacy.",
+            &[Above::new(most, ("one copy", figure.at(LAST, 1.0)))],
+        ),
+        Verdict::comparing(
+            "Random copies are better than the images themselves.",
+            &[Above::new(most, ("images", figure.at(LAST, 0.0)))],
+        ),
+        Verdict {
+            numbers: [("mean gain".into(), gain)].into(),
+            ..Verdict::comparing("Averaged weights are better than the last ones.", &[of_means])
+        },
+    ]
+}
+
+/// Returns the mean of the points of a line.
+fn mean(points: &[FigurePoint]) -> FigurePoint {
+    let mean =
+        |of: fn(&FigurePoint) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+    FigurePoint {
+        x: mean(|point| point.x),
+        y: mean(|point| point.y),
+        low: mean(|point| point.low),
+        high: mean(|point| point.high),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Judges accuracies with 0, 1 and 2 copies.
+    fn judged(last: [f64; 3], averaged: [f64; 3]) -> Vec<Verdict> {
+        let line = |name, accuracies: [f64; 3]| {
+            FigureSeries::exact(name, (0..).map(f64::from).zip(accuracies))
+        };
+        judge(&Figure::of_lines([line(LAST, last), line(AVERAGED, averaged)]))
+    }
+
+    #[test]
+    fn copies_are_compared_with_fewer_copies_and_with_none() {
+        let held = |last| {
+            let verdicts = judged(last, last);
+            [verdicts[0].holds, verdicts[1].holds]
+        };
+        assert_eq!(held([0.7, 0.6, 0.8]), [true, true]);
+        assert_eq!(held([0.7, 0.6, 0.65]), [true, false]);
+        assert_eq!(held([0.7, 0.8, 0.75]), [false, true]);
+    }
+
+    #[test]
+    fn averages_have_to_be_better_over_all_numbers_of_copies() {
+        let found = |averaged| judged([0.5, 0.6, 0.7], averaged)[2].clone();
+        assert!(found([0.6, 0.7, 0.65]).holds && !found([0.5, 0.6, 0.65]).holds);
+        let gain = found([0.6, 0.7, 0.65]).numbers["mean gain"];
+        assert!((gain - 0.05).abs() < 1e-12);
+    }
 }

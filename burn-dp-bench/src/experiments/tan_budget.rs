@@ -12,9 +12,10 @@ use burn_dp_accountant::{
 };
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::measured::{FigureOptions, Measured};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Preset};
+use super::measured::Measured;
 use super::trial::{Network, SgdSettings, accuracies};
+use super::verdict::{Above, Verdict};
 
 pub(super) const NAME: &str = "tan-budget";
 
@@ -29,7 +30,7 @@ struct Setting {
     compute: f64,
     batches: [f64; 4],
     /// Learning rate times number of steps.
-    distances: [f64; 3],
+    distances: [f64; 4],
 }
 
 const QUICK: Setting = Setting {
@@ -38,7 +39,7 @@ const QUICK: Setting = Setting {
     epsilon: 1.0,
     compute: 15_360.0,
     batches: [20.0, 80.0, 320.0, 1_280.0],
-    distances: [48.0, 96.0, 192.0],
+    distances: [24.0, 48.0, 96.0, 192.0],
 };
 
 const PAPER: Setting = Setting {
@@ -47,19 +48,47 @@ const PAPER: Setting = Setting {
     epsilon: 8.0,
     compute: 4_096.0 * 2_500.0,
     batches: [256.0, 1_024.0, 4_096.0, 16_384.0],
-    distances: [5_000.0, 10_000.0, 20_000.0],
+    distances: [2_500.0, 5_000.0, 10_000.0, 20_000.0],
 };
 
 impl Setting {
+    fn of(preset: Preset) -> Self {
+        if preset == Preset::Quick { QUICK } else { PAPER }
+    }
+
+    /// Returns the number of steps at this batch size.
+    fn steps(&self, batch: f64) -> u64 {
+        (self.compute / batch).round() as u64
+    }
+
     /// Returns the run with this batch size that spends compute and ε.
     fn plan(&self, batch: f64) -> Result<RunPlan, DpError> {
-        let steps = (self.compute / batch).round() as u64;
+        let steps = self.steps(batch);
         let q = batch / self.images[0] as f64;
         let budget = Budget::new(self.epsilon, DELTA)?;
         let step = |sigma| DpEvent::dp_sgd_step(q, sigma);
         let noise_multiplier = calibrate_noise_multiplier(budget, steps, step)?;
         Ok(RunPlan { expected_batch_size: batch, noise_multiplier, steps })
     }
+
+    /// Returns what each batch size achieves with its best learning rate.
+    fn choices(&self, figure: &Figure) -> Vec<Choice> {
+        let choice = |(index, &batch): (usize, &f64)| {
+            let found = self.distances.iter().filter_map(|&distance| {
+                Some((distance, *figure.line(&line(distance)).get(index)?))
+            });
+            let (distance, best) = found.max_by(|a, b| a.1.y.total_cmp(&b.1.y))?;
+            let (sigma, q) = (best.x, batch / self.images[0] as f64);
+            let total = TotalAmountOfNoise::new(q, sigma, self.steps(batch)).ok()?;
+            Some(Choice { batch, sigma, eta: total.eta(), distance, best })
+        };
+        self.batches.iter().enumerate().filter_map(choice).collect()
+    }
+}
+
+/// Returns the name of the line of a learning rate.
+fn line(distance: f64) -> String {
+    format!("learning rate {distance} / S")
 }
 
 /// A batch size, and what it achieves.
@@ -69,37 +98,30 @@ struct Choice {
     sigma: f64,
     /// Signal over noise of the whole run.
     eta: f64,
-    /// With the best learning rate.
-    accuracy: f64,
+    /// The best learning rate, times the number of steps.
+    distance: f64,
+    /// The accuracy with the best learning rate.
+    best: FigurePoint,
 }
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
-    let setting = if measured.quick() { QUICK } else { PAPER };
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
+    let setting = Setting::of(measured.preset);
     measured.expect(setting.batches.len() * setting.distances.len() * measured.seeds.len());
-    let mut choices = Vec::new();
-    let mut series = setting.distances.map(|distance| FigureSeries {
-        name: format!("learning rate {distance} / S"),
-        points: Vec::new(),
-    });
+    let mut pairs = Vec::new();
+    let mut series =
+        setting.distances.map(|distance| FigureSeries { name: line(distance), points: Vec::new() });
     for batch in setting.batches {
         let plan = setting.plan(batch)?;
-        let (sigma, steps) = (plan.noise_multiplier, plan.steps);
-        let total = TotalAmountOfNoise::new(batch / setting.images[0] as f64, sigma, steps);
-        let eta = total.map_err(DpError::from)?.eta();
-        let mut choice = Choice { batch, sigma, eta, accuracy: 0.0 };
+        let sigma = plan.noise_multiplier;
         for (line, distance) in series.iter_mut().zip(setting.distances) {
-            let lr = distance / steps as f64;
+            let lr = distance / plan.steps as f64;
             let settings = SgdSettings::plain(setting.network, lr);
-            let found = accuracies(&mut measured, plan, settings, setting.images)?;
-            let point = FigurePoint::of(sigma, &found);
-            choice.accuracy = point.map_or(choice.accuracy, |point| choice.accuracy.max(point.y));
-            line.points.extend(point);
+            let found = accuracies(measured, plan, settings, setting.images)?;
+            line.points.extend(FigurePoint::of(sigma, &found));
         }
-        choices.push(choice);
+        pairs.push(format!("{batch} ({sigma:.2})"));
     }
-    let pairs = choices.iter().map(|Choice { batch, sigma, .. }| format!("{batch} ({sigma:.2})"));
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "TAN Without a Burn, section 3: batch size, noise and steps for a compute limit"
             .into(),
         setting: format!(
@@ -108,21 +130,34 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
              constant numbers over S; each B is compared at its best of these. {} seeds.",
             setting.network.described(),
             setting.images[0],
-            setting.network.images_name(&measured),
+            setting.network.images_name(measured),
             setting.compute,
             setting.epsilon,
-            pairs.collect::<Vec<_>>().join(", "),
+            pairs.join(", "),
             measured.seeds.len()
         ),
         labels: ["Accuracy at equal ε and compute", "σ", "test accuracy"].map(String::from),
         series: series.into(),
-        verdicts: vec![overcharged(&choices), not_overcharged_is_best(&choices)],
+        facts: Vec::new(),
     })
+}
+
+/// Compares the batch sizes, each at its best learning rate.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let setting = Setting::of(figure.preset);
+    let choices = setting.choices(figure);
+    let within = within_the_grid(&choices, &setting.distances);
+    vec![overcharged(&choices), not_overcharged_is_best(&choices), within]
 }
 
 /// Returns the choices with a σ that is at least as large as TAN assumes, or the other ones.
 fn of_sigma(choices: &[Choice], large: bool) -> impl Iterator<Item = &Choice> {
     choices.iter().filter(move |choice| (choice.sigma >= TAN_APPROXIMATION_LIMIT) == large)
+}
+
+/// Returns the best choice.
+fn best<'a>(choices: impl Iterator<Item = &'a Choice>) -> Option<&'a Choice> {
+    choices.max_by(|a, b| a.best.y.total_cmp(&b.best.y))
 }
 
 /// Compares what the same ε buys at different σ.
@@ -148,25 +183,44 @@ fn overcharged(choices: &[Choice]) -> Verdict {
 
 /// Compares the best run that is not overcharged with the best one that is.
 fn not_overcharged_is_best(choices: &[Choice]) -> Verdict {
-    let best = |large| {
-        let found = of_sigma(choices, large);
-        let best = found.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
-        best.map_or((f64::NAN, f64::NAN), |choice| (choice.accuracy, choice.batch))
-    };
-    let ((large, batch), (small, smaller)) = (best(true), best(false));
-    Verdict::new(
+    let [large, small] = [true, false].map(|large| best(of_sigma(choices, large)));
+    let accuracy = |choice: Option<&Choice>| FigurePoint::largest(choice.map(|one| &one.best));
+    let ahead =
+        Above::new(("best at a large σ", accuracy(large)), ("best at a small σ", accuracy(small)));
+    let mut verdict = Verdict::comparing(
         format!(
             "For a compute limit, the best batch size is one whose run is not overcharged: σ ≥ \
              {TAN_APPROXIMATION_LIMIT}."
         ),
-        large > small,
-        [
-            ("best at a large σ", large),
-            ("its batch size", batch),
-            ("best at a small σ", small),
-            ("batch size of the best at a small σ", smaller),
-        ],
-    )
+        &[ahead],
+    );
+    for (name, choice) in
+        [("its batch size", large), ("batch size of the best at a small σ", small)]
+    {
+        verdict.numbers.insert(name.into(), choice.map_or(f64::NAN, |choice| choice.batch));
+    }
+    verdict
+}
+
+/// Says whether a better batch size or learning rate may lie outside of the grid.
+fn within_the_grid(choices: &[Choice], distances: &[f64]) -> Verdict {
+    let inside = |values: &[f64], value: f64| match values {
+        [first, .., last] => value != *first && value != *last,
+        _ => false,
+    };
+    let batches: Vec<f64> = choices.iter().map(|choice| choice.batch).collect();
+    let batch = best(choices.iter()).map_or(f64::NAN, |choice| choice.batch);
+    let holds =
+        inside(&batches, batch) && choices.iter().all(|choice| inside(distances, choice.distance));
+    let name = |choice: &Choice| format!("best learning rate · S at B = {}", choice.batch);
+    let mut verdict = Verdict::new(
+        "The best batch size, and the best learning rate at every batch size, are inside of the \
+         grid and not at its edge.",
+        holds,
+        [("best batch size", batch)],
+    );
+    verdict.numbers.extend(choices.iter().map(|choice| (name(choice), choice.distance)));
+    verdict
 }
 
 #[cfg(test)]
@@ -176,7 +230,10 @@ mod tests {
     use super::*;
 
     fn choices(of: [(f64, f64, f64); 3]) -> [Choice; 3] {
-        of.map(|(sigma, eta, accuracy)| Choice { batch: 1.0, sigma, eta, accuracy })
+        of.map(|(sigma, eta, accuracy)| {
+            let best = FigurePoint::exact(sigma, accuracy);
+            Choice { batch: 100.0 * sigma, sigma, eta, distance: 2.0, best }
+        })
     }
 
     #[test]
@@ -198,6 +255,41 @@ mod tests {
         };
         assert!(holds([0.8, 2.1, 5.0]));
         assert!(!holds([0.5, 0.8, 2.1]) && !holds([0.5, 0.8, 1.1]));
+    }
+
+    #[test]
+    fn the_best_batch_and_learning_rates_have_to_be_inside_of_the_grid() {
+        let found = |accuracies: [f64; 3], distance| {
+            let mut choices = choices([0.8, 2.1, 5.0].map(|sigma| (sigma, 0.2, 0.5)));
+            for (choice, accuracy) in choices.iter_mut().zip(accuracies) {
+                choice.best.y = accuracy;
+            }
+            choices[2].distance = distance;
+            within_the_grid(&choices, &[1.0, 2.0, 3.0, 4.0])
+        };
+        assert!(found([0.5, 0.7, 0.6], 3.0).holds);
+        assert!(!found([0.5, 0.7, 0.6], 4.0).holds && !found([0.5, 0.7, 0.6], 1.0).holds);
+        assert!(!found([0.5, 0.6, 0.7], 3.0).holds && !found([0.7, 0.6, 0.5], 3.0).holds);
+        assert!(!within_the_grid(&[], &[]).holds);
+        let numbers = found([0.5, 0.7, 0.6], 3.0).numbers;
+        assert_eq!(numbers["best learning rate · S at B = 500"], 3.0);
+    }
+
+    #[test]
+    fn each_batch_is_judged_at_its_best_learning_rate() {
+        let [small, large] = [0.9, 2.4];
+        let [_, one, other, _] = QUICK.distances.map(line);
+        let figure = Figure::of_lines([
+            FigureSeries::exact(one, [(small, 0.6), (small, 0.7), (large, 0.5), (large, 0.6)]),
+            FigureSeries::exact(other, [(small, 0.5), (small, 0.6), (large, 0.8), (large, 0.7)]),
+        ]);
+        let verdict = &judge(&figure)[1];
+        assert!(verdict.holds);
+        let number = |name| verdict.numbers[name];
+        assert_eq!(number("best at a large σ"), 0.8);
+        assert_eq!(number("its batch size"), QUICK.batches[2]);
+        assert_eq!(number("best at a small σ"), 0.7);
+        assert_eq!(number("batch size of the best at a small σ"), QUICK.batches[1]);
     }
 
     #[test]

@@ -10,9 +10,10 @@ use burn_dp::DpError;
 use burn_dp_accountant::RunPlan;
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::measured::{FigureOptions, Measured};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Preset};
+use super::measured::Measured;
 use super::trial::{Network, SgdSettings, accuracies};
+use super::verdict::{Above, Verdict};
 
 pub(super) const NAME: &str = "tan-transfer";
 
@@ -49,34 +50,29 @@ const PAPER: Setting = Setting {
     shift: 4,
 };
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
-    let setting = if measured.quick() { QUICK } else { PAPER };
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
+    let setting = Setting::of(measured.preset);
     let Setting { networks, images: sizes, large, factor, rates, .. } = setting;
     let small = large.scaled_down(factor).map_err(DpError::from)?;
     let lines = setting.lines();
     measured.expect(2 * lines.len() * rates.len() * measured.seeds.len());
-    let (mut series, mut grids) = (Vec::new(), Vec::new());
+    let mut series = Vec::new();
     for plan in [small, large] {
-        let batch = plan.expected_batch_size;
-        let mut grid = Vec::new();
         for (line, name) in &lines {
             let mut points = Vec::new();
             for &rate in rates {
                 let settings = SgdSettings { lr: rate * (1.0 - line.momentum), ..*line };
-                let found = accuracies(&mut measured, plan, settings, sizes)?;
+                let found = accuracies(measured, plan, settings, sizes)?;
                 points.extend(FigurePoint::of(rate, &found));
             }
-            grid.extend_from_slice(&points);
-            series.push(FigureSeries { name: format!("B = {batch}, {name}"), points });
+            series.push(FigureSeries { name: line_name(plan.expected_batch_size, name), points });
         }
-        grids.push(grid);
     }
     let orders = match networks.len() {
         1 => "",
         _ => ", and with normalization before and after ReLU",
     };
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "TAN Without a Burn, figure 1: hyper-parameters from a small batch".into(),
         setting: format!(
             "{}, {} images of {}, {} steps of SGD, σ/B constant: B = {} with σ = {}, and B = {} \
@@ -85,7 +81,7 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
              pixels{}{orders}.",
             networks[0].described(),
             sizes[0],
-            networks[0].images_name(&measured),
+            networks[0].images_name(measured),
             large.steps,
             small.expected_batch_size,
             small.noise_multiplier,
@@ -103,22 +99,38 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         ]
         .map(String::from),
         series,
-        verdicts: vec![transfers(&grids[0], &grids[1]), ranks(&grids[0], &grids[1])],
+        facts: Vec::new(),
     })
 }
 
+/// Returns the name of the line of a batch size.
+fn line_name(batch: f64, name: &str) -> String {
+    format!("B = {batch}, {name}")
+}
+
 impl Setting {
+    fn of(preset: Preset) -> Self {
+        if preset == Preset::Quick { QUICK } else { PAPER }
+    }
+
+    /// Returns the small and the large batch size.
+    fn batches(&self) -> [f64; 2] {
+        let large = self.large.expected_batch_size;
+        [large / self.factor, large]
+    }
+
     /// Returns everything that is compared but the learning rates, with its names.
     fn lines(&self) -> Vec<(SgdSettings, String)> {
         let mut lines = Vec::new();
         for &network in self.networks {
-            for (momentum, shift) in MOMENTA.into_iter().flat_map(|m| [(m, 0), (m, self.shift)]) {
-                let order = match network {
-                    Network::WideResNet { norm_first: true, .. } => ", normalized first",
-                    _ => "",
-                };
-                let shifted = if shift > 0 { ", shifted" } else { "" };
-                let line = SgdSettings { momentum, shift, ..SgdSettings::plain(network, 1.0) };
+            let order = match network {
+                Network::WideResNet { norm_first: true, .. } => ", normalized first",
+                _ => "",
+            };
+            for (momentum, copies) in MOMENTA.into_iter().flat_map(|m| [(m, 0), (m, 1)]) {
+                let (plain, shift) = (SgdSettings::plain(network, 1.0), self.shift);
+                let shifted = if copies > 0 { ", shifted" } else { "" };
+                let line = SgdSettings { momentum, copies, shift, ..plain };
                 lines.push((line, format!("momentum {momentum}{shifted}{order}")));
             }
         }
@@ -126,27 +138,40 @@ impl Setting {
     }
 }
 
+/// Compares the hyper-parameters at both batch sizes.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let setting = Setting::of(figure.preset);
+    let lines = setting.lines();
+    let grids = setting.batches().map(|batch| {
+        let names = lines.iter().map(|(_, name)| line_name(batch, name));
+        names.flat_map(|name| figure.line(&name).to_vec()).collect::<Vec<_>>()
+    });
+    let [small, large] = &grids;
+    vec![transfers(small, large), ranks(small, large), within_the_grid(small, large)]
+}
+
 /// Compares what is best at the small batch with what is best at the large one. Where all
 /// hyper-parameters are about equally good, there is nothing to transfer.
 fn transfers(small: &[FigurePoint], large: &[FigurePoint]) -> Verdict {
-    let best = |grid: &[FigurePoint]| {
-        let accuracies = grid.iter().map(|point| point.y).enumerate();
-        accuracies.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(index, _)| index)
-    };
-    let (chosen, best) = (large[best(small)].y, large[best(large)]);
-    let worst = large.iter().map(|point| point.y).fold(f64::INFINITY, f64::min);
+    let index = (0..small.len()).max_by(|&a, &b| small[a].y.total_cmp(&small[b].y));
+    let chosen = FigurePoint::largest(index.and_then(|index| large.get(index)));
+    let (best, worst) = (FigurePoint::largest(large), FigurePoint::smallest(large));
     let tolerance = (best.high - best.low).max(0.01);
-    Verdict::new(
+    let mut comparisons = vec![Above::new(("best", best), ("worst", worst)).by(tolerance)];
+    // A choice is not behind itself, whatever its range over the seeds.
+    if chosen != best {
+        let chosen = ("chosen at the small batch", chosen);
+        comparisons.push(Above::new(chosen, ("best", best)).by(-tolerance));
+    }
+    let mut verdict = Verdict::comparing(
         "Hyper-parameters that are best at the small batch are good at the large one: the accuracy \
          is within the range over the seeds, or a point, of the best there, and the worst is not.",
-        chosen >= best.y - tolerance && worst < best.y - tolerance,
-        [
-            ("chosen at the small batch", chosen),
-            ("best", best.y),
-            ("worst", worst),
-            ("tolerance", tolerance),
-        ],
-    )
+        &comparisons,
+    );
+    for (name, value) in [("chosen at the small batch", chosen.y), ("tolerance", tolerance)] {
+        verdict.numbers.insert(name.into(), value);
+    }
+    verdict
 }
 
 /// Compares the order of the hyper-parameters at both batches.
@@ -160,6 +185,22 @@ fn ranks(small: &[FigurePoint], large: &[FigurePoint]) -> Verdict {
          higher than for 95 % of random orders.",
         found > chance,
         [("rank correlation", found), ("95 % of random orders", chance)],
+    )
+}
+
+/// Says whether a better learning rate may lie outside of the grid.
+fn within_the_grid(small: &[FigurePoint], large: &[FigurePoint]) -> Verdict {
+    let rates = || small.iter().chain(large).map(|point| point.x);
+    let ends = [rates().fold(f64::NAN, f64::min), rates().fold(f64::NAN, f64::max)];
+    let [at_small, at_large] = [small, large].map(|grid| FigurePoint::largest(grid).x);
+    let inside = |rate: f64| ends[0] < rate && rate < ends[1];
+    Verdict::new(
+        "At both batch sizes, the best learning rate is inside of the grid and not at its edge.",
+        inside(at_small) && inside(at_large),
+        [
+            ("best learning rate / (1 - momentum) at the small batch", at_small),
+            ("best learning rate / (1 - momentum) at the large batch", at_large),
+        ],
     )
 }
 
@@ -191,6 +232,40 @@ mod tests {
         assert!(!holds([0.6, 0.5, 0.5, 0.4]) && !holds([0.4, 0.5, 0.5, 0.6]));
         let flat = grid([0.79, 0.80, 0.79, 0.79]);
         assert!(!transfers(&flat, &flat).holds);
+        assert!(!transfers(&[], &[]).holds);
+    }
+
+    #[test]
+    fn a_choice_that_is_the_best_one_is_good_for_every_seed() {
+        let large = grid([0.60, 0.80, 0.79, 0.70]);
+        let on_average = |small| transfers(&grid(small), &large).on_average;
+        assert!(!on_average([0.4, 0.6, 0.5, 0.4]) && on_average([0.4, 0.5, 0.6, 0.4]));
+    }
+
+    #[test]
+    fn the_best_learning_rates_have_to_be_inside_of_the_grid() {
+        let of_rates = |accuracies: [f64; 3]| -> Vec<FigurePoint> {
+            let points = [1.0, 2.0, 4.0].into_iter().zip(accuracies);
+            points.map(|(rate, accuracy)| FigurePoint::exact(rate, accuracy)).collect()
+        };
+        let [low, inside, high] = [[0.7, 0.6, 0.5], [0.6, 0.7, 0.5], [0.5, 0.6, 0.7]].map(of_rates);
+        assert!(within_the_grid(&inside, &inside).holds);
+        assert!(!within_the_grid(&inside, &low).holds && !within_the_grid(&high, &inside).holds);
+        assert!(!within_the_grid(&[], &[]).holds);
+    }
+
+    #[test]
+    fn the_lines_of_both_batches_are_compared() {
+        let lines = QUICK.batches().into_iter().flat_map(|batch| {
+            QUICK.lines().into_iter().map(move |(_, name)| {
+                let shift = if name.contains("shifted") { 0.1 } else { 0.0 };
+                let accuracies = [0.5, 0.7, 0.6, 0.4].map(|accuracy| accuracy - shift);
+                let points = QUICK.rates.iter().copied().zip(accuracies);
+                FigureSeries::exact(line_name(batch, &name), points)
+            })
+        });
+        let verdicts = judge(&Figure::of_lines(lines));
+        assert!(verdicts.iter().all(|verdict| verdict.holds), "{verdicts:?}");
     }
 
     #[test]

@@ -151,51 +151,70 @@ pub(super) struct SgdSettings {
     pub(super) network: Network,
     pub(super) lr: f64,
     pub(super) momentum: f64,
-    /// Largest random shift of an image, in pixels.
+    /// Number of random copies of each image, whose mean gradient is clipped; 0 for the image
+    /// itself.
+    pub(super) copies: usize,
+    /// Largest random shift of a copy, in pixels.
     pub(super) shift: usize,
+    /// Decay of the averaged weights, if weights are averaged.
+    pub(super) decay: Option<f64>,
 }
 
 impl SgdSettings {
-    /// Chooses SGD without momentum on the images as they are.
+    /// Chooses SGD without momentum on the images as they are, and no averaged weights.
     pub(super) const fn plain(network: Network, lr: f64) -> Self {
-        Self { network, lr, momentum: 0.0, shift: 0 }
+        Self { network, lr, momentum: 0.0, copies: 0, shift: 0, decay: None }
+    }
+
+    /// Trains and tests the network with this seed.
+    fn outcome(
+        self,
+        plan: RunPlan,
+        data: &Splits<ImageBatcher>,
+        seed: u64,
+        device: &Device,
+    ) -> Result<Outcome, TrainError> {
+        let config = PrivacyPlanConfig::new(data.train.items().len(), plan.expected_batch_size)
+            .with_steps(plan.steps)
+            .with_noise_multiplier(plan.noise_multiplier);
+        let lr = |_, _| self.lr;
+        let copies = match self.copies {
+            0 => None,
+            copies => Some((copies, self.network.crop(self.shift)?)),
+        };
+        let average = self.decay.map(WeightAverage::new).transpose()?;
+        let trial = Trial::new(config, sgd(self.momentum), &lr);
+        Trial { network: self.network, copies, average, ..trial }.run(data, seed, device)
     }
 }
 
-/// Measures the test accuracies of the network, trained by SGD with the batch size, the noise and
-/// the length of `plan`, one for each seed.
+/// Measures the results of the network, trained by SGD with the batch size, the noise and the
+/// length of `plan`, one for each seed.
+pub(super) fn outcomes(
+    measured: &mut Measured,
+    plan: RunPlan,
+    settings: SgdSettings,
+    sizes: [usize; 2],
+) -> Result<Vec<Outcome>, TrainError> {
+    let mut found = Vec::new();
+    for (seed, data) in settings.network.images_of_seeds(measured, sizes)? {
+        let name = format!("{plan:?}, {settings:?}, {sizes:?} images, seed {seed}");
+        let run = |device: &Device| settings.outcome(plan, &data, seed, device);
+        found.push(measured.measure(&name, run)?);
+    }
+    Ok(found)
+}
+
+/// Returns the test accuracies of [`outcomes`]: of the averaged weights, or of the last ones if
+/// weights are not averaged.
 pub(super) fn accuracies(
     measured: &mut Measured,
     plan: RunPlan,
     settings: SgdSettings,
     sizes: [usize; 2],
 ) -> Result<Vec<f64>, TrainError> {
-    let mut found = Vec::new();
-    for (seed, data) in settings.network.images_of_seeds(measured, sizes)? {
-        let name = format!("{plan:?}, {settings:?}, {sizes:?} images, seed {seed}");
-        let run = |device: &Device| accuracy(plan, settings, &data, seed, device);
-        found.push(measured.measure(&name, run)?);
-    }
-    Ok(found)
-}
-
-fn accuracy(
-    plan: RunPlan,
-    SgdSettings { network, lr, momentum, shift }: SgdSettings,
-    data: &Splits<ImageBatcher>,
-    seed: u64,
-    device: &Device,
-) -> Result<f64, TrainError> {
-    let config = PrivacyPlanConfig::new(data.train.items().len(), plan.expected_batch_size)
-        .with_steps(plan.steps)
-        .with_noise_multiplier(plan.noise_multiplier);
-    let lr = |_, _| lr;
-    let trial = Trial::new(config, sgd(momentum), &lr).with_network(network);
-    let trial = match shift {
-        0 => trial,
-        _ => trial.with_copies(1, network.crop(shift)?),
-    };
-    Ok(trial.run(data, seed, device)?.accuracy)
+    let found = outcomes(measured, plan, settings, sizes)?;
+    Ok(found.iter().map(|outcome| outcome.averaged.unwrap_or(outcome.accuracy)).collect())
 }
 
 impl<'a> Trial<'a> {
@@ -210,21 +229,6 @@ impl<'a> Trial<'a> {
         lr: &'a dyn Fn(u64, f64) -> f64,
     ) -> Self {
         Self { plan, optimizer, lr, network: Network::Cnn, copies: None, average: None }
-    }
-
-    /// Trains another network than the CNN.
-    pub(super) fn with_network(self, network: Network) -> Self {
-        Self { network, ..self }
-    }
-
-    /// Clips the mean gradient of `copies` of each image, which `crop` shifts.
-    pub(crate) fn with_copies(self, copies: usize, crop: RandomCrop) -> Self {
-        Self { copies: Some((copies, crop)), ..self }
-    }
-
-    /// Averages the weights as well.
-    pub(crate) fn with_average(self, average: WeightAverage) -> Self {
-        Self { average: Some(average), ..self }
     }
 
     /// Trains the network and tests it.
@@ -334,11 +338,16 @@ mod tests {
         let output = folder.path().join("out");
         let mut measured = measured(&output, Some(folder.path().into()));
         let plan = RunPlan { expected_batch_size: 3.0, noise_multiplier: 1.0, steps: 2 };
-        for shift in [0, 2] {
-            let settings = SgdSettings { shift, ..SgdSettings::plain(WIDE, 0.1) };
+        let plain = SgdSettings::plain(WIDE, 0.1);
+        let augmented = SgdSettings { copies: 2, shift: 2, decay: Some(0.5), ..plain };
+        for settings in [plain, augmented] {
             let found = accuracies(&mut measured, plan, settings, [10, 4]).unwrap();
             // Of four test images.
             assert!((found[0] * 4.0).fract() == 0.0 && found[0] <= 1.0, "{found:?}");
+            // The measurement is not repeated.
+            let outcomes = outcomes(&mut measured, plan, settings, [10, 4]).unwrap();
+            assert_eq!(outcomes[0].averaged.is_some(), settings.decay.is_some());
+            assert_eq!(outcomes[0].averaged.unwrap_or(outcomes[0].accuracy), found[0]);
         }
     }
 

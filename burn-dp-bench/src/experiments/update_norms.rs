@@ -8,9 +8,10 @@
 use burn::tensor::Device;
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::measured::{FigureOptions, Measured};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
+use super::measured::Measured;
 use super::user_training::UserSetting;
+use super::verdict::Verdict;
 
 pub(super) const NAME: &str = "update-norms";
 
@@ -26,9 +27,8 @@ type Norms = Vec<(usize, Vec<(String, f64)>)>;
 /// The norm of each parameter, by name.
 type NamedNorms = [(String, f64)];
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
-    let mut setting = UserSetting::of(&measured)?.with_threshold(None).with_epsilon(EPSILON);
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
+    let mut setting = UserSetting::of(measured)?.with_threshold(None).with_epsilon(EPSILON);
     let (rounds, every) = if measured.quick() { QUICK } else { PAPER };
     setting.federated.training.rounds = rounds;
     setting.federated.training.evaluate_every = every;
@@ -39,16 +39,14 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
     measured.expect(seeds.len());
     let mut runs: Vec<Norms> = Vec::new();
     for &seed in &seeds {
-        let users = setting.users(&measured, seed)?;
+        let users = setting.users(measured, seed)?;
         let run = |device: &Device| -> Result<Norms, TrainError> {
             let figures = setting.train(&users, seed, device)?.measurements.into_iter();
             Ok(figures.map(|measured| (measured.round, measured.update_norms)).collect())
         };
         runs.push(measured.measure(&format!("{}, {seed}", setting.label()), run)?);
     }
-    let series = series(&runs);
-    let verdicts = verdicts(&series);
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "Adaptive clipping, figure 1: norms of updates in each layer".into(),
         setting: format!(
             "{}, clipped to the median, ε = {EPSILON}, {} seeds. Mean norms of the updates of \
@@ -57,8 +55,8 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             seeds.len()
         ),
         labels: ["Updates of users", "round", "mean L2 norm"].map(String::from),
-        series,
-        verdicts,
+        series: series(&runs),
+        facts: Vec::new(),
     })
 }
 
@@ -82,7 +80,9 @@ fn series(runs: &[Norms]) -> Vec<FigureSeries> {
         .collect()
 }
 
-fn verdicts(layers: &[FigureSeries]) -> Vec<Verdict> {
+/// Compares the norms of the layers at the end, and each layer's over the rounds.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let layers = &figure.series;
     let norm = |point: &FigurePoint| point.y;
     let last: Vec<f64> = layers.iter().filter_map(|layer| layer.points.last()).map(norm).collect();
     let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
@@ -124,13 +124,13 @@ mod tests {
         ];
         let lines = series(&runs);
         assert_eq!(lines[0].points[1], FigurePoint { x: 8.0, y: 3.0, low: 2.0, high: 4.0 });
-        let found = verdicts(&lines);
+        let found = judge(&Figure::of_lines(lines));
         // A ratio of 30 over 3; then factors of 3 and 1.5.
         assert!(!found[0].holds && found[1].holds);
         assert_eq!(found[1].numbers["largest factor"], 3.0);
         assert_eq!(found[1].numbers["smallest factor"], 1.5);
         let constant = series(&[run(&[(4, [1.0, 20.0]), (8, [1.0, 20.0])])]);
-        let found = verdicts(&constant);
+        let found = judge(&Figure::of_lines(constant));
         assert!(found[0].holds && !found[1].holds);
     }
 }

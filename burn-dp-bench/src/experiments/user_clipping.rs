@@ -7,22 +7,22 @@
 
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::measured::{FigureOptions, Measured};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
+use super::measured::Measured;
 use super::user_training::UserSetting;
+use super::verdict::{Above, Verdict};
 
 pub(super) const NAME: &str = "user-clipping";
 
 const EPSILONS: [f64; 2] = [2.0, 8.0];
-const THRESHOLDS: [f64; 5] = [0.03, 0.1, 0.3, 1.0, 3.0];
+const THRESHOLDS: [f64; 6] = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0];
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
-    let setting = UserSetting::of(&measured)?.with_lr_over_threshold();
-    let users = setting.users_of_seeds(&measured)?;
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
+    let setting = UserSetting::of(measured)?.with_lr_over_threshold();
+    let users = setting.users_of_seeds(measured)?;
     let contenders: Vec<Option<f64>> = THRESHOLDS.into_iter().map(Some).chain([None]).collect();
     measured.expect(contenders.len() * EPSILONS.len() * users.len());
-    let (mut series, mut verdicts) = (Vec::new(), Vec::new());
+    let mut series = Vec::new();
     for epsilon in EPSILONS {
         let (mut fixed, mut adaptive) = (Vec::new(), None);
         for &threshold in &contenders {
@@ -40,14 +40,12 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             }
         }
         let Some(adaptive) = adaptive else { continue };
-        verdicts.extend(compared(epsilon, adaptive.y, &fixed));
         let ends = [THRESHOLDS[0], THRESHOLDS[THRESHOLDS.len() - 1]];
         let constant = ends.map(|x| FigurePoint { x, ..adaptive });
-        let name = |what: &str| format!("{what}, ε = {epsilon}");
-        series.push(FigureSeries { name: name("fixed"), points: fixed });
-        series.push(FigureSeries { name: name("adaptive"), points: constant.into() });
+        series.push(FigureSeries { name: line(FIXED, epsilon), points: fixed });
+        series.push(FigureSeries { name: line(ADAPTIVE, epsilon), points: constant.into() });
     }
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "Adaptive clipping of users, utility against fixed thresholds".into(),
         setting: format!(
             "{}, SGD with momentum {} on the server and a learning rate of {} over the threshold \
@@ -61,29 +59,40 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         labels: ["Fixed and adaptive thresholds of users", "fixed threshold", "accuracy"]
             .map(String::from),
         series,
-        verdicts,
+        facts: Vec::new(),
     })
 }
 
-/// Compares the median with the best and with the worst of the fixed thresholds.
-fn compared(epsilon: f64, adaptive: f64, fixed: &[FigurePoint]) -> [Verdict; 2] {
-    let best = fixed.iter().map(|point| point.y).fold(0.0, f64::max);
-    let worst = fixed.iter().map(|point| point.y).fold(1.0, f64::min);
-    [
-        Verdict::new(
-            format!(
-                "At ε = {epsilon}, clipping users to the median without tuning is within a point \
-                 of the best fixed threshold of a grid over two orders of magnitude."
+/// Compares the median with the best of the fixed thresholds.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let verdicts = EPSILONS.map(|epsilon| {
+        let fixed = figure.line(&line(FIXED, epsilon));
+        let adaptive = ("adaptive", figure.end(&line(ADAPTIVE, epsilon)));
+        let ahead = Above::new(adaptive, ("best fixed", FigurePoint::largest(fixed)));
+        [
+            Verdict::comparing(
+                format!(
+                    "At ε = {epsilon}, clipping users to the median without tuning is within a \
+                     point of the best fixed threshold of a grid over two and a half orders of \
+                     magnitude."
+                ),
+                &[ahead.by(-0.01)],
             ),
-            adaptive > best - 0.01,
-            [("adaptive", adaptive), ("best fixed", best)],
-        ),
-        Verdict::new(
-            format!("At ε = {epsilon}, it is ahead of the best fixed threshold."),
-            adaptive > best,
-            [("adaptive", adaptive), ("best fixed", best), ("worst fixed", worst)],
-        ),
-    ]
+            Verdict::comparing(
+                format!("At ε = {epsilon}, it is ahead of the best fixed threshold."),
+                &[ahead],
+            ),
+        ]
+    });
+    verdicts.into_iter().flatten().collect()
+}
+
+/// Names of the lines at an ε.
+const FIXED: &str = "fixed";
+const ADAPTIVE: &str = "adaptive";
+
+fn line(what: &str, epsilon: f64) -> String {
+    format!("{what}, ε = {epsilon}")
 }
 
 #[cfg(test)]
@@ -92,10 +101,17 @@ mod tests {
 
     #[test]
     fn the_median_is_compared_with_the_best_fixed_threshold() {
-        let fixed = [(0.1, 0.30), (1.0, 0.40)].map(|(x, y)| FigurePoint::exact(x, y));
-        let holds = |adaptive| compared(8.0, adaptive, &fixed).map(|verdict| verdict.holds);
-        assert_eq!(holds(0.41), [true, true]);
-        assert_eq!(holds(0.395), [true, false]);
-        assert_eq!(holds(0.38), [false, false]);
+        let fixed = [(0.1, 0.30), (1.0, 0.40)];
+        let holds = |adaptive| {
+            let lines = EPSILONS.map(|epsilon| {
+                let adaptive = FigureSeries::exact(line(ADAPTIVE, epsilon), [(1.0, adaptive)]);
+                [FigureSeries::exact(line(FIXED, epsilon), fixed), adaptive]
+            });
+            let verdicts = judge(&Figure::of_lines(lines.into_iter().flatten()));
+            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
+        };
+        assert_eq!(holds(0.41), [true, true, true, true]);
+        assert_eq!(holds(0.395), [true, false, true, false]);
+        assert_eq!(holds(0.38), [false; 4]);
     }
 }

@@ -11,9 +11,10 @@ use burn_dp_examples::training::federated::{AlgorithmName, FederatedFigures};
 use burn_dp_examples::training::{OptimizerName, TrainError};
 use serde::{Deserialize, Serialize};
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
-use super::measured::{FigureOptions, Measured};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
+use super::measured::Measured;
 use super::user_training::UserSetting;
+use super::verdict::{Above, Verdict};
 
 pub(super) const NAME: &str = "user-variants";
 
@@ -23,7 +24,7 @@ const EPSILON: f64 = 8.0;
 const START: f64 = 0.03;
 
 /// Factors of the server's learning rate.
-const FACTORS: [f64; 3] = [0.3, 1.0, 3.0];
+const FACTORS: [f64; 5] = [0.1, 0.3, 1.0, 3.0, 10.0];
 
 /// What users compute, and how the server applies it.
 struct Variant {
@@ -92,14 +93,13 @@ impl End {
     }
 }
 
-pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
-    let mut measured = Measured::open(NAME, options)?;
-    let mut base = UserSetting::of(&measured)?.with_threshold(None).with_epsilon(EPSILON);
+pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
+    let mut base = UserSetting::of(measured)?.with_threshold(None).with_epsilon(EPSILON);
     base.federated.training.max_update_norm = Some(START);
-    let users = base.users_of_seeds(&measured)?;
+    let users = base.users_of_seeds(measured)?;
     measured.expect(VARIANTS.len() * FACTORS.len() * users.len());
     let shares: Vec<f64> = users.iter().map(|(_, users)| users.most_frequent_share()).collect();
-    let (mut series, mut best, mut thresholds) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut series, mut facts) = (Vec::new(), Vec::new());
     for variant in VARIANTS {
         let (mut points, mut ratios) = (Vec::new(), Vec::new());
         for factor in FACTORS {
@@ -117,20 +117,16 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
             ratios.push(ends.iter().map(|end| end.threshold).sum::<f64>() / ends.len() as f64);
         }
         let accuracy = |(point, _): &(&FigurePoint, &f64)| point.y;
-        let found = points.iter().zip(&ratios);
-        let (accuracy, ratio) = found
-            .max_by(|a, b| accuracy(a).total_cmp(&accuracy(b)))
-            .map_or((f64::NAN, f64::NAN), |(point, ratio)| (point.y, *ratio));
-        best.push((variant.name, accuracy));
-        thresholds.push((variant.name, ratio));
+        let best = points.iter().zip(&ratios).max_by(|a, b| accuracy(a).total_cmp(&accuracy(b)));
+        let ratio = best.map_or(f64::NAN, |(_, ratio)| *ratio);
+        facts.push((threshold_name(variant.name), ratio));
         series.push(FigureSeries { name: variant.name.into(), points });
     }
-    let frequent = shares.iter().sum::<f64>() / shares.len() as f64;
     let ends = [FACTORS[0], FACTORS[FACTORS.len() - 1]];
     let points = ends.into_iter().filter_map(|x| FigurePoint::of(x, &shares)).collect();
-    series.push(FigureSeries { name: "most frequent character".into(), points });
+    series.push(FigureSeries { name: FREQUENT.into(), points });
     let [sgd, adam] = [VARIANTS[0].lr, VARIANTS[1].lr];
-    measured.finish(Findings {
+    Ok(Findings {
         figure: "Adaptive clipping, algorithm 1: FedAvg and FedSGD, servers with SGD and Adam"
             .into(),
         setting: format!(
@@ -149,49 +145,86 @@ pub(super) fn run(options: &FigureOptions) -> Result<Figure, TrainError> {
         ]
         .map(String::from),
         series,
-        verdicts: vec![trains(&best, frequent), follows(&thresholds)],
+        facts,
     })
 }
 
-/// Compares the accuracy of each variant with a prediction without any training.
-fn trains(accuracies: &[(&str, f64)], frequent: f64) -> Verdict {
-    let numbers = accuracies.iter().copied().chain([("most frequent character", frequent)]);
-    Verdict::new(
-        "Adaptive clipping serves federated averaging and federated SGD, with SGD and with Adam on \
-         the server: without a tuned threshold, each is more than a point ahead of predicting the \
-         most frequent character.",
-        accuracies.iter().all(|(_, accuracy)| *accuracy > frequent + 0.01),
-        numbers,
-    )
+/// Name of the line of a prediction without any training.
+const FREQUENT: &str = "most frequent character";
+
+/// Returns the name of the fact how far the threshold of a variant is from the norms.
+fn threshold_name(variant: &str) -> String {
+    format!("{variant}: threshold over the norm of public users")
 }
 
-/// Compares thresholds, as multiples of the norm of the updates of public users.
-fn follows(thresholds: &[(&str, f64)]) -> Verdict {
-    Verdict::new(
-        format!(
-            "The threshold follows the norms in each variant: from {START}, it ends within a \
-             factor of two of the norm of the updates of public users."
+/// Compares each variant, at its best learning rate, with a prediction without any training, and
+/// its threshold with the norm of the updates of public users.
+pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
+    let frequent = (FREQUENT, figure.end(FREQUENT));
+    let points = VARIANTS.map(|Variant { name, .. }| (name, figure.line(name)));
+    let best = points.map(|(name, points)| (name, FigurePoint::largest(points)));
+    let thresholds = best.map(|(name, _)| (name, figure.fact(&threshold_name(name))));
+    let is_inside = points.iter().zip(best).all(|((_, points), (_, best))| {
+        let ends = [points.first(), points.last()].into_iter().flatten();
+        points.len() > 2 && ends.into_iter().all(|end| end.x != best.x)
+    });
+    vec![
+        Verdict::comparing(
+            "Adaptive clipping serves federated averaging and federated SGD, with SGD and with \
+             Adam on the server: without a tuned threshold, each is more than a point ahead of \
+             predicting the most frequent character.",
+            &best.map(|best| Above::new(best, frequent).by(0.01)),
         ),
-        thresholds.iter().all(|(_, ratio)| (0.5..=2.0).contains(ratio)),
-        thresholds.iter().copied(),
-    )
+        Verdict::new(
+            "The best learning rate of each variant is inside of the grid.",
+            is_inside,
+            best.map(|(name, point)| (name, point.x)),
+        ),
+        Verdict::new(
+            format!(
+                "The threshold follows the norms in each variant: from {START}, it ends within a \
+                 factor of two of the norm of the updates of public users."
+            ),
+            thresholds.iter().all(|(_, ratio)| (0.5..=2.0).contains(ratio)),
+            thresholds,
+        ),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn holds(adam: [f64; 5], ratio: f64) -> Vec<bool> {
+        let lines = VARIANTS.map(|Variant { name, .. }| {
+            let is_adam = name == "FedAvg, Adam";
+            let points = if is_adam { adam } else { [0.1, 0.2, 0.25, 0.24, 0.1] };
+            FigureSeries::exact(name, FACTORS.into_iter().zip(points))
+        });
+        let frequent = FigureSeries::exact(FREQUENT, [(FACTORS[0], 0.17)]);
+        let mut figure = Figure::of_lines(lines.into_iter().chain([frequent]));
+        figure.facts = VARIANTS.map(|Variant { name, .. }| (threshold_name(name), ratio)).into();
+        judge(&figure).iter().map(|verdict| verdict.holds).collect()
+    }
+
     #[test]
     fn every_variant_has_to_predict_better_than_the_most_frequent_character() {
-        let holds = |adam| trains(&[("SGD", 0.25), ("Adam", adam)], 0.17).holds;
-        assert!(holds(0.19));
-        assert!(!holds(0.175) && !holds(f64::NAN));
+        assert_eq!(holds([0.1, 0.19, 0.1, 0.1, 0.1], 1.1), [true, true, true]);
+        assert_eq!(holds([0.1, 0.175, 0.1, 0.1, 0.1], 1.1), [false, true, true]);
+        assert!(!holds([f64::NAN; 5], 1.1)[0]);
+    }
+
+    #[test]
+    fn the_best_learning_rate_must_not_be_at_the_edge() {
+        assert_eq!(holds([0.1, 0.1, 0.1, 0.19, 0.2], 1.1), [true, false, true]);
+        assert_eq!(holds([0.2, 0.19, 0.1, 0.1, 0.1], 1.1), [true, false, true]);
     }
 
     #[test]
     fn every_threshold_has_to_end_near_the_norms() {
-        let holds = |adam| follows(&[("SGD", 1.1), ("Adam", adam)]).holds;
-        assert!(holds(0.6) && holds(1.9));
-        assert!(!holds(0.1) && !holds(3.0) && !holds(f64::NAN));
+        let ratios = [(0.6, true), (1.9, true), (0.1, false), (3.0, false), (f64::NAN, false)];
+        for (ratio, expected) in ratios {
+            assert_eq!(holds([0.1, 0.1, 0.19, 0.1, 0.1], ratio), [true, true, expected]);
+        }
     }
 }

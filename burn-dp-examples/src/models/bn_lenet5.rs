@@ -23,7 +23,8 @@ pub struct BnLeNet5Config {
 /// mini-set.
 ///
 /// The paper crops its images from 36 × 36 pixels to 32 × 32; here 28 × 28 are padded by 2, which
-/// is the crop from the middle.
+/// is the crop from the middle. The paper's other crops are shifts by up to 2
+/// pixels ([`RandomCrop`](burn_dp::nn::RandomCrop)).
 ///
 /// # References
 ///

@@ -5,6 +5,7 @@
 //! mini-sets, and [`federated`] training with user-level privacy. They share options, checks,
 //! checkpoints, table and output.
 
+mod augmentation;
 pub mod batch_clipping;
 mod budget;
 mod checkpoints;
@@ -37,6 +38,7 @@ mod thresholds;
 mod train_options;
 pub mod tune;
 
+pub use augmentation::{Augmentation, AugmentationOptions};
 pub use budget::within_budget;
 pub use checkpoints::{Checkpoints, Start};
 pub use device::device;

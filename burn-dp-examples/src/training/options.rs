@@ -21,6 +21,7 @@ pub(super) mod headings {
     pub(in crate::training) const LAYERS: &str = "Decay and groups of thresholds";
     pub(in crate::training) const QUANTILE: &str = "Quantile clipping (not for mini-sets)";
     pub(in crate::training) const SAMPLING: &str = "Sampling (not for mini-sets)";
+    pub(in crate::training) const AUGMENTATION: &str = "Random copies of images (not for users)";
     pub(in crate::training) const LOCAL: &str = "Local steps (mini-sets and users)";
     pub(in crate::training) const INDIVIDUAL: &str = "Individual clipping";
     pub(in crate::training) const CLASSIFIERS: &str = "Individual clipping, or --non-private";

@@ -185,6 +185,8 @@ mod tests {
             let options = read(&format!("--recipe {name} --data-dir d")).unwrap();
             let model = options.model.unwrap().second("--model", "batch").unwrap();
             assert_eq!(model.layers(3, 10).unwrap() as f64, layers);
+            let moved = &options.augmentation;
+            assert_eq!((moved.augmentation, moved.crop, moved.mirror), (Some(1), Some(4), true));
             let noise = options.privacy.noise_multiplier.unwrap();
             assert!(
                 (noise / (2.0 * 0.01875 / layers.sqrt()) - 1.0).abs() < 1e-5,

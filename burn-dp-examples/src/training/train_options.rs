@@ -5,6 +5,7 @@ use std::fmt;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
+use super::augmentation::AugmentationOptions;
 use super::batch_clipping::{BatchModelName, MiniSetOptions, UnitClippingName};
 use super::federated::RoundOptions;
 use super::individual::{IndividualOptions, InputOptions};
@@ -83,6 +84,9 @@ pub struct TrainOptions {
     /// Input of the network.
     #[command(flatten)]
     pub inputs: InputOptions,
+    /// Random copies of images.
+    #[command(flatten)]
+    pub augmentation: AugmentationOptions,
     /// Individual clipping, and ordinary training.
     #[command(flatten)]
     pub individual: IndividualOptions,
@@ -113,7 +117,7 @@ pub enum Mode {
 }
 
 /// The modes of each help heading whose options some modes do not have.
-const MODES: [(&str, &[Mode]); 12] = [
+const MODES: [(&str, &[Mode]); 13] = [
     (headings::PRIVACY, &[Mode::Individual, Mode::Batch, Mode::Users]),
     (headings::INDEPENDENCE, &[Mode::Individual]),
     (headings::EXAMPLES, &[Mode::Individual, Mode::Ordinary, Mode::Batch]),
@@ -121,6 +125,7 @@ const MODES: [(&str, &[Mode]); 12] = [
     (headings::LAYERS, &[Mode::Individual, Mode::Batch, Mode::Users]),
     (headings::QUANTILE, &[Mode::Individual, Mode::Users]),
     (headings::SAMPLING, &[Mode::Individual, Mode::Users]),
+    (headings::AUGMENTATION, &[Mode::Individual, Mode::Ordinary, Mode::Batch]),
     (headings::LOCAL, &[Mode::Batch, Mode::Users]),
     (headings::CLASSIFIERS, &[Mode::Individual, Mode::Ordinary]),
     (headings::INDIVIDUAL, &[Mode::Individual]),
@@ -334,6 +339,7 @@ mod tests {
             ("--clipping batch --independence-check first", "choose individual clipping"),
             ("shakespeare --federated --lr 1", "--lr has no meaning with shakespeare --federated"),
             ("shakespeare --federated --non-private", "--non-private has no meaning with shakesp"),
+            ("shakespeare --federated --mirror", "--mirror has no meaning with shakespeare"),
             ("--local-lr 3", "choose --clipping batch or shakespeare --federated"),
             // Even if the value is the default.
             ("--target-quantile 0.5 --non-private", "0.5 has no meaning together with --non-pr"),

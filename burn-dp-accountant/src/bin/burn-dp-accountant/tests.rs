@@ -848,3 +848,51 @@ fn no_option_is_ignored() {
     let cyclic = "calibrate --epsilon 3 --delta 1e-5 --sampler cyclic-poisson --parts 0 --q 0.1";
     assert!(refusal(&format!("{cyclic} --steps 10")).contains("--parts must be at least 1"));
 }
+
+#[test]
+fn tan_describes_a_run_or_finds_the_best_one_within_a_limit() {
+    let json = |arguments: &str| -> Value {
+        let text = output(&format!("tan --dataset-size 50000 --delta 1e-5 --json {arguments}"));
+        serde_json::from_str(&text.unwrap()).unwrap()
+    };
+    let given = json("--steps 1000 --batch-size 512 --noise-multiplier 4 --simulations 2");
+    assert_eq!((&given["batch_size"], &given["small_batch_size"]), (&512.0.into(), &16.0.into()));
+    assert!(given["epsilon_with_simulations"].as_f64() > given["epsilon"].as_f64());
+    // 512,000 examples in 1000 steps; the noise is the smallest that meets the budget.
+    let found = json("--steps 1000 --max-examples 512000 --epsilon 3");
+    assert_eq!(found["batch_size"], 512.0);
+    let (epsilon, sigma) = (found["epsilon"].as_f64().unwrap(), &found["noise_multiplier"]);
+    assert!((2.99..=3.0).contains(&epsilon), "{epsilon}");
+    let again = json(&format!("--steps 1000 --batch-size 512 --noise-multiplier {sigma}"));
+    assert_eq!(again["epsilon"], found["epsilon"]);
+    let runs = "--run 16:0.5,32:0.55,64:0.6,128:0.65";
+    let predicted = json(&format!("--steps 9 --batch-size 256 --noise-multiplier 4 {runs}"));
+    assert!((predicted["predicted_accuracy"][0].as_f64().unwrap() - 0.7).abs() < 1e-9);
+    let text =
+        output("tan --dataset-size 5000 --delta 1e-5 --steps 9 --max-examples 90 --epsilon 1");
+    assert!(text.unwrap().starts_with("large run: expected batch 10, noise multiplier "));
+}
+
+#[test]
+fn tan_refuses_a_run_that_is_not_complete() {
+    let start = "tan --dataset-size 50000 --delta 1e-5 --steps 1000";
+    for (more, expected) in [
+        ("--max-examples 500 --epsilon 3", "less than one per step"),
+        ("--max-examples 500000 --epsilon -3", "epsilon"),
+        ("--batch-size 9 --noise-multiplier 2 --run 3", "must be BATCH:ACCURACY"),
+    ] {
+        let error = refusal(&format!("{start} {more}"));
+        assert!(error.contains(expected), "{more}: {error}");
+    }
+    for more in [
+        "",
+        "--batch-size 9",
+        "--noise-multiplier 2",
+        "--max-examples 9",
+        "--epsilon 1",
+        "--batch-size 9 --noise-multiplier 2 --max-examples 9 --epsilon 1",
+    ] {
+        let words = format!("program {start} {more}");
+        assert!(Cli::try_parse_from(words.split_whitespace()).is_err(), "{more}");
+    }
+}

@@ -12,11 +12,15 @@ use std::path::PathBuf;
 use burn_dp_examples::training::{TrainError, checks, files};
 use burn_dp_models::finetune::Way;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Verdict};
+use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
 use super::measured::{FigureOptions, Measured};
+use super::verdict::{Above, Verdict};
 pub use options::FinetuneGainOptions;
 use runs::{Kind, Reached, Runs};
 use settings::{CONTENDERS, PAPER, QUICK, Setting};
+
+/// Name of the line of the pre-trained model before private training.
+const BEFORE: &str = "before";
 
 pub(super) fn run(options: &FinetuneGainOptions) -> Result<Figure, TrainError> {
     run_with(options, if options.quick { QUICK } else { PAPER })
@@ -64,32 +68,41 @@ fn run_with(options: &FinetuneGainOptions, setting: Setting) -> Result<Figure, T
         }
         series.push(FigureSeries { name: contender.name.into(), points });
     }
-    let verdicts = options.epsilons.iter().enumerate().map(|(index, epsilon)| {
-        let values = series.iter().filter_map(|line| Some(line.points.get(index)?.y));
-        let values: Vec<f64> = values.collect();
-        let best = values[1..].iter().copied().reduce(|a, b| kind.better(a, b));
-        let (scratch, best) = (values[0], best.unwrap_or(f64::NAN));
-        Verdict::new(
-            format!("At ε = {epsilon}, fine-tuning beats private training from scratch."),
-            scratch != best && kind.better(scratch, best) == best,
-            [("from scratch", scratch), ("best way to fine-tune", best)],
-        )
-    });
-    let verdicts = verdicts.collect();
     if kind != Kind::Classes {
         let ends = [options.epsilons.first(), options.epsilons.last()].into_iter().flatten();
         let points = ends.filter_map(|&x| Some(FigurePoint { x, ..FigurePoint::of(x, &before)? }));
-        series.push(FigureSeries { name: "before".into(), points: points.collect() });
+        series.push(FigureSeries { name: BEFORE.into(), points: points.collect() });
     }
     let setting = runs.sentence(measured.preset, seeds.len());
-    measured.finish(Findings {
+    let findings = Findings {
         figure: "Private fine-tuning of a model that was trained on public texts".into(),
         setting,
         labels: ["Private training with and without public texts", "ε", runs.label()]
             .map(String::from),
         series,
-        verdicts,
-    })
+        facts: Vec::new(),
+    };
+    measured.finish(findings, |figure| judge(figure, kind))
+}
+
+/// Compares private training from scratch, the first line, with the best of the others.
+fn judge(figure: &Figure, kind: Kind) -> Vec<Verdict> {
+    let [scratch, others @ ..] = &figure.series[..] else { return Vec::new() };
+    let others = || others.iter().filter(|line| line.name != BEFORE);
+    let verdict = |&scratch: &FigurePoint| {
+        let epsilon = scratch.x;
+        let found = others().flat_map(|line| &line.points).filter(|point| point.x == epsilon);
+        let (scratch, name) = (("from scratch", scratch), "best way to fine-tune");
+        let comparison = if kind == Kind::Classes {
+            Above::new((name, FigurePoint::largest(found)), scratch)
+        } else {
+            // Of perplexities the smallest is the best.
+            Above::new(scratch, (name, FigurePoint::smallest(found)))
+        };
+        let claim = format!("At ε = {epsilon}, fine-tuning beats private training from scratch.");
+        Verdict::comparing(claim, &[comparison])
+    };
+    scratch.points.iter().map(verdict).collect()
 }
 
 #[cfg(test)]

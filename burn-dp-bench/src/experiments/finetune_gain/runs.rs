@@ -70,11 +70,6 @@ impl Kind {
             Self::Classes => setting.classes,
         }
     }
-
-    /// Returns the better of two results, which are accuracies or perplexities.
-    pub(super) fn better(self, one: f64, other: f64) -> f64 {
-        if self == Self::Classes { one.max(other) } else { one.min(other) }
-    }
 }
 
 /// The results of a run, before and after the private training.

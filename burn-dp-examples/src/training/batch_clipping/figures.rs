@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::training::Evaluation;
 use crate::training::progress::counted;
 use crate::training::summary::Summary;
+use crate::training::{Augmentation, Evaluation};
 
 /// A measurement after an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -33,6 +33,9 @@ pub struct BatchFigures {
     pub mini_set_size: usize,
     /// Mini-sets in a step.
     pub mini_sets: usize,
+    /// Random copies of each image; absent without them.
+    #[serde(flatten)]
+    pub augmentation: Option<Augmentation>,
     /// The protected unit.
     pub unit: String,
     /// The neighboring relation.

@@ -90,6 +90,9 @@ impl BatchRun<'_> {
             })?;
         progress.finish();
         let mut facts = vec![("dataset", data.name.clone())];
+        if let Some(augmentation) = &settings.augmentation {
+            facts.push(("augmentation", augmentation.description()));
+        }
         if settings.has_statistics() {
             let statistics = "of public images, computed after the training";
             facts.push(("statistics_of_the_saved_model", statistics.into()));

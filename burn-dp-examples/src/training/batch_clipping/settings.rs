@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::{BatchModelName, BatchPolicyName, MiniSetOptions};
 use crate::training::options::{PUBLIC_OPTIONS, as_typed, typed};
-use crate::training::{EarlierLedgers, Mode, PrivacySettings, TrainError, TrainOptions, checks};
+use crate::training::{
+    Augmentation, EarlierLedgers, Mode, PrivacySettings, TrainError, TrainOptions, checks,
+};
 
 /// The noise multiplier of the paper's experiments, over each threshold: σ = 0.5, times two for the
 /// sensitivity 2C.
@@ -35,6 +37,9 @@ pub struct BatchSettings {
     pub threshold_decay: f64,
     /// Number of groups into which layers are merged.
     pub layer_groups: Option<usize>,
+    /// Random copies of the images of a mini-set.
+    #[serde(flatten)]
+    pub augmentation: Option<Augmentation>,
     /// Budget and noise. Without both, the noise is as in the paper.
     #[serde(flatten)]
     pub privacy: PrivacySettings,
@@ -63,6 +68,7 @@ impl TryFrom<&TrainOptions> for BatchSettings {
             max_grad_norm: examples.max_grad_norm.unwrap_or(0.2),
             threshold_decay: options.layers.threshold_decay,
             layer_groups: options.layers.layer_groups,
+            augmentation: Augmentation::new(&options.augmentation, None)?,
             privacy: PrivacySettings::new(&options.privacy, None, 1e-5)?,
             earlier: EarlierLedgers::read(&options.privacy.earlier_ledger, &options.run.output)?,
             seed: options.data.seed,
@@ -251,6 +257,9 @@ pub(super) mod tests {
             ("--policy zhang --layer-groups 0", "--layer-groups must be at least 1, got 0"),
             ("--sparsify 1", "--sparsify must be at least 2 steps, got 1"),
             ("--noise-multiplier 0", "--noise-multiplier must be a number greater than 0"),
+            ("--augmentation 0", "--augmentation must be at least 1, got 0"),
+            ("--augmentation 1 --crop 28", "--crop must be less than 28 pixels"),
+            ("--mirror", "--mirror has no meaning without --augmentation"),
         ] {
             let error = settings(line).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
@@ -328,6 +337,7 @@ pub(super) mod tests {
             "--backend ndarray",
             "--seed 9",
             "--insecure-seed 9",
+            "--augmentation 9",
         ] {
             let (name, value) = option.split_once(' ').unwrap();
             let changed = compared(&format!("--policy layerwise {option}"));
@@ -335,6 +345,9 @@ pub(super) mod tests {
             assert_ne!(usual.get(name), changed.get(name));
         }
         assert_ne!(compared(""), usual);
+        let moved = compared("--augmentation 1 --crop 3");
+        assert_eq!(moved.get("--crop").map(String::as_str), Some("3"));
+        assert_ne!(compared("--augmentation 1 --crop 3 --mirror"), moved);
         assert_ne!(compared("--poisson"), compared(""));
     }
 }

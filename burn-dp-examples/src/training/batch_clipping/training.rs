@@ -14,10 +14,10 @@ use super::data::BatchData;
 use super::policy::{followed, policy};
 use super::updates::Updates;
 use super::{BatchFigures, BatchModel, BatchSettings, EpochFigures};
-use crate::models::Classifier;
+use crate::models::{Augmented, Classifier};
 use crate::training::budget::within_budget;
 use crate::training::checkpoints::Checkpoints;
-use crate::training::{Evaluation, TrainError, typed};
+use crate::training::{Augmentation, Evaluation, TrainError, typed};
 
 /// Number of images in a public batch.
 const PUBLIC_BATCH: usize = 64;
@@ -35,7 +35,7 @@ pub(super) struct BatchTraining<'a> {
     updates: Updates,
     /// The groups whose public norms the policy follows, if it follows any.
     followed: Option<ParameterGroups>,
-    model: BatchModel,
+    model: Augmented<BatchModel>,
     optim: DpOptimizer,
 }
 
@@ -67,6 +67,7 @@ impl<'a> BatchTraining<'a> {
         let clipping = policy(settings, &model, steps_per_epoch, public_norms)?;
         let followed = followed(settings, &*clipping)?;
         let plan = settings.plan(&sets, clipping)?;
+        let model = Augmentation::of(settings.augmentation.as_ref(), model)?;
         let inner = SgdConfig::new().init();
         let (optim, model) = match checkpoints {
             Some(checkpoints) => checkpoints.begin_or_resume(plan, inner, model)?,
@@ -127,19 +128,20 @@ impl<'a> BatchTraining<'a> {
             (Vec::new(), settings.lr * settings.mini_sets.lr_decay.powi(first as i32));
         let (mut time, mut since) = (Duration::ZERO, Instant::now());
         // The model with the statistics for inference, and how good it is.
-        let measured = |model: &BatchModel| {
-            let model = with_public_statistics(model, data, &updates.device);
+        let measured = |model: &Augmented<BatchModel>| {
+            let model = with_public_statistics(&model.network, data, &updates.device);
             let test = Evaluation::of(&model, &data.encoder, &data.test, device);
             (model, test)
         };
+        let copies = settings.augmentation.map_or(1, |augmentation| augmentation.copies);
         let mut last = None;
         'epochs: for epoch in first + 1..=settings.epochs {
             for _ in 0..steps_per_epoch {
                 last = None;
                 let draw = sampler.draw(optim.next_step())?;
-                optim.unit_updates(&model, &draw, |copy: BatchModel, set| {
+                optim.unit_updates(&model, &draw, |copy: Augmented<BatchModel>, set| {
                     let members = sets.members(set).iter().map(|&i| data.private[i].clone());
-                    updates.of(copy, members.collect())
+                    updates.of(copy, members.collect(), copies)
                 })?;
                 let stopped;
                 (model, stopped) = within_budget(optim.step(lr, model, draw))?;
@@ -153,7 +155,7 @@ impl<'a> BatchTraining<'a> {
             lr *= settings.mini_sets.lr_decay;
             if let Some(groups) = &followed {
                 let size = settings.mini_sets.mini_set_size;
-                let norms = updates.public_norms(&model, groups.clone(), data, size)?;
+                let norms = updates.public_norms(&model.network, groups.clone(), data, size)?;
                 optim.learn_from_public(&norms)?;
             }
             if let Some(checkpoints) = checkpoints
@@ -187,6 +189,7 @@ impl<'a> BatchTraining<'a> {
             clipping: optim.ledger().header().clipping.clone(),
             mini_set_size: settings.mini_sets.mini_set_size,
             mini_sets: settings.mini_sets.mini_sets,
+            augmentation: settings.augmentation,
             unit: optim.plan().unit().to_string(),
             relation: optim.plan().relation().to_string(),
             noise_multiplier: optim.plan().noise_multiplier(),

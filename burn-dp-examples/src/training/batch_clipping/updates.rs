@@ -63,6 +63,10 @@ impl Updates {
 
     /// Returns the update of one mini-set.
     ///
+    /// # Arguments
+    ///
+    /// - `copies`: number of rows of each image, which the model may move differently
+    ///
     /// # Errors
     ///
     /// Returns [`DpError`] if the losses or the model are rejected.
@@ -70,9 +74,11 @@ impl Updates {
         &self,
         model: M,
         items: Vec<ImageItem>,
+        copies: usize,
     ) -> Result<UnitUpdate, DpError> {
         let losses = |model: &M, items: Vec<ImageItem>| {
-            model.losses(&self.loss, self.encoder.batch(items, &self.device))
+            let rows = items.into_iter().flat_map(|item| std::iter::repeat_n(item, copies));
+            model.losses(&self.loss, self.encoder.batch(rows.collect(), &self.device))
         };
         match &self.local {
             None => {
@@ -90,6 +96,11 @@ impl Updates {
 
     /// Returns the mean norms of the updates of public mini-sets.
     ///
+    /// # Arguments
+    ///
+    /// - `model`: the network alone, which moves no images: the values of a public image belong to
+    ///   no step, and a resumed run has to measure the same norms
+    ///
     /// # Errors
     ///
     /// Returns [`TrainError::Option`] without public images, and [`TrainError::Privacy`] if an
@@ -105,6 +116,8 @@ impl Updates {
             TrainError::option("--public-data", "must be given for a policy that measures norms")
         })?;
         let units = public.batches(mini_set_size).truncated(PUBLIC_UNITS);
-        Ok(public_update_norms(groups, &units, model, |copy, items| self.of(copy, items.clone()))?)
+        Ok(public_update_norms(groups, &units, model, |copy, items| {
+            self.of(copy, items.clone(), 1)
+        })?)
     }
 }

@@ -2,16 +2,13 @@
 
 use std::path::PathBuf;
 
-use burn_dp::nn::RandomCrop;
 use clap::Args;
 use serde::Serialize;
 
 use crate::models::{ModelName, NormName};
 use crate::training::TrainError;
+use crate::training::augmentation::{Augmentation, AugmentationOptions};
 use crate::training::options::{DatasetName, as_typed, headings, typed};
-
-/// Default shift of an image, as in De et al., 2022.
-const CROP: usize = 4;
 
 /// Options that belong only to some data sets or networks.
 #[derive(Args, Debug, Clone, Default)]
@@ -35,16 +32,6 @@ pub struct InputOptions {
     /// trained [default: vectors are trained from scratch].
     #[arg(long, value_name = "FILE")]
     pub word_vectors: Option<PathBuf>,
-    /// Images: move each image of a step at random, K times, and clip the mean gradient of the K
-    /// copies (augmentation multiplicity). It costs no privacy, and the time of K images.
-    #[arg(long, value_name = "K")]
-    pub augmentation: Option<usize>,
-    /// With --augmentation: largest shift of an image in each direction [default: 4].
-    #[arg(long, value_name = "PIXELS")]
-    pub crop: Option<usize>,
-    /// With --augmentation: also mirror images from left to right at random; not for digits.
-    #[arg(long)]
-    pub mirror: bool,
     /// resnet: how channels are normalized [default: group].
     #[arg(long, value_enum)]
     pub norm: Option<NormName>,
@@ -81,6 +68,7 @@ impl InputSettings {
     /// number, and a network that cannot read the data set.
     pub(super) fn new(
         options: InputOptions,
+        augmentation: &AugmentationOptions,
         dataset: DatasetName,
         model: ModelName,
     ) -> Result<Self, TrainError> {
@@ -128,7 +116,11 @@ impl InputSettings {
                 format!("{norm} is for the resnets, {model} has no such layer; leave it out");
             return Err(TrainError::option("--norm", reason));
         }
-        let augmentation = Augmentation::new(&options, texts)?;
+        let read = match options.scattering {
+            true => Some("scattering features"),
+            false => texts.then_some("texts"),
+        };
+        let augmentation = Augmentation::new(augmentation, read)?;
         let image_size = at_least("--image-size", options.image_size, 64, model.smallest_side())?;
         Ok(Self {
             image_size,
@@ -139,63 +131,6 @@ impl InputSettings {
             augmentation,
             norm: options.norm.unwrap_or(NormName::Group),
         })
-    }
-}
-
-/// Maximum shift: a larger one can move a whole image out of its frame.
-const LARGEST_CROP: usize = 28;
-
-/// Random copies of each image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Augmentation {
-    /// Number of copies.
-    #[serde(rename = "augmentation")]
-    pub copies: usize,
-    /// Largest shift of an image in each direction, in pixels.
-    pub crop: usize,
-    /// Whether images are mirrored at random.
-    pub mirror: bool,
-}
-
-impl Augmentation {
-    /// Checks the options; `None` if no copies are requested.
-    fn new(options: &InputOptions, texts: bool) -> Result<Option<Self>, TrainError> {
-        let Some(copies) = options.augmentation else {
-            let given = [("--crop", options.crop.is_some()), ("--mirror", options.mirror)];
-            return match given.into_iter().find(|(_, is_given)| *is_given) {
-                None => Ok(None),
-                Some((name, _)) => {
-                    let reason = "has no meaning without --augmentation; leave it out, or give \
-                                  --augmentation 1";
-                    Err(TrainError::option(name, reason))
-                }
-            };
-        };
-        if texts || options.scattering {
-            let what = if texts { "texts" } else { "scattering features" };
-            let reason = format!("moves images, and the network reads {what}; leave it out");
-            return Err(TrainError::option("--augmentation", reason));
-        }
-        let copies = at_least("--augmentation", Some(copies), 1, 1)?;
-        let crop = at_least("--crop", options.crop, CROP, 0)?;
-        if crop >= LARGEST_CROP {
-            let reason = format!(
-                "must be less than {LARGEST_CROP} pixels, the side of the smallest images, got \
-                 {crop}"
-            );
-            return Err(TrainError::option("--crop", reason));
-        }
-        Ok(Some(Self { copies, crop, mirror: options.mirror }))
-    }
-
-    /// Returns the layer that moves the images.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TrainError::Privacy`] if the shift is impossible.
-    pub(super) fn layer(&self) -> Result<RandomCrop, TrainError> {
-        let crop = RandomCrop::new(self.crop)?;
-        Ok(if self.mirror { crop.with_mirror() } else { crop })
     }
 }
 
@@ -254,9 +189,6 @@ mod tests {
             ),
             ("mnist --model vgg11 --norm group", "--norm group is for the resnets, vgg11 has no"),
             ("mnist --mirror", "--mirror has no meaning without --augmentation; leave it out"),
-            ("mnist --augmentation 2 --crop 28", "--crop must be less than 28 pixels"),
-            ("mnist --crop 2", "--crop has no meaning without --augmentation; leave it out"),
-            ("mnist --augmentation 0", "--augmentation must be at least 1, got 0"),
             ("imdb --augmentation 2", "--augmentation moves images, and the network reads texts"),
             ("mnist --scattering --augmentation 2", "the network reads scattering features"),
             ("mnist --model lenet5", "--model lenet5 is for --clipping batch; leave it out, or"),

@@ -11,7 +11,7 @@ use super::private::{FinishedStep, PrivateRun};
 use super::public_items::PublicInputs;
 use super::{IndividualSettings, RunFigures, ordinary};
 use crate::data::{Encoder, FeatureBatcher, ItemDataset, Splits, WordVectors};
-use crate::models::{Augmented, Classifier, ImageNetwork, TextNetwork};
+use crate::models::{Classifier, ImageNetwork, TextNetwork};
 use crate::training::checkpoints::Checkpoints;
 use crate::training::checksum::checksum;
 use crate::training::loading::Loaded;
@@ -19,7 +19,9 @@ use crate::training::optimizer::optimizer;
 use crate::training::options::{DatasetName, typed};
 use crate::training::output::Measurement;
 use crate::training::progress::{Progress, Waiting, announce, counted, loss, percent, upwards};
-use crate::training::{DataOptions, Evaluation, TrainError, TrainOptions, device, public_data};
+use crate::training::{
+    Augmentation, DataOptions, Evaluation, TrainError, TrainOptions, device, public_data,
+};
 
 /// Values of δ at which a statement reports ε, in addition to the δ of the run.
 const DELTAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-8];
@@ -66,8 +68,8 @@ pub(in crate::training) fn run_on(
             let network = network.init(&trained);
             return match &inputs.augmentation {
                 None => train(network, data, public, &settings, &device),
-                Some(copies) => {
-                    let network = Augmented { network, crop: copies.layer()? };
+                moved => {
+                    let network = Augmentation::of(moved.as_ref(), network)?;
                     train(network, data, public, &settings, &device)
                 }
             };

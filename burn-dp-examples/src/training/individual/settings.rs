@@ -123,8 +123,8 @@ impl IndividualSettings {
     /// Returns [`TrainError::Option`] for an option that is impossible for any data.
     pub fn new(options: TrainOptions, data_dir: Option<PathBuf>) -> Result<Self, TrainError> {
         options.check_mode(&[Mode::Individual, Mode::Ordinary])?;
-        let TrainOptions { data, inputs, examples, individual: training, run, given, .. } =
-            &options;
+        let TrainOptions { data, inputs, augmentation, examples, run, given, .. } = &options;
+        let training = &options.individual;
         let is_private = options.mode() == Mode::Individual;
         if !is_private && run.resume {
             let reason = "has no meaning together with --non-private; leave one of them out";
@@ -137,7 +137,7 @@ impl IndividualSettings {
         let model = options.model.map(|model| model.first("--model", "--clipping batch"));
         let model = model.transpose()?.unwrap_or(default);
         let recipe = Recipe::of(data.dataset, model, is_private);
-        let inputs = InputSettings::new(inputs.clone(), data.dataset, model)?;
+        let inputs = InputSettings::new(inputs.clone(), augmentation, data.dataset, model)?;
         let private = is_private.then(|| private(&options, &recipe)).transpose()?;
         let optimizer = training.optimizer.unwrap_or(recipe.optimizer);
         if let (Some(momentum), OptimizerName::Adam) = (training.momentum, optimizer) {
