@@ -34,7 +34,8 @@ pub struct AllOptions {
     pub output: PathBuf,
 }
 
-/// Runs every experiment and writes the page. An experiment whose figure exists is not repeated.
+/// Runs every experiment and writes the page. An experiment whose figure exists is not repeated;
+/// its verdicts are computed again.
 pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), TrainError> {
     device(options.backend)?;
     checks::folder("--output", &options.output)?;
@@ -46,7 +47,11 @@ pub(super) fn run(options: &AllOptions, all: &[FigureExperiment]) -> Result<(), 
     let mut figures = Vec::new();
     for experiment in all {
         figures.push(match finished(options, experiment.name, preset)? {
-            Some(figure) => figure,
+            Some(mut figure) => {
+                figure.verdicts = (experiment.judge)(&figure);
+                figure.write(&pictures)?;
+                figure
+            }
             None => experiment.run(&FigureOptions {
                 quick: options.quick,
                 data_dir: options.data_dir.clone(),
@@ -263,9 +268,12 @@ mod tests {
         options.keep_settings(&pictures).unwrap();
         figure().write(&pictures).unwrap();
         let never = |_: &mut Measured| panic!("measured again");
-        run(&options, &[experiment("one", never, |_| vec![], "")]).unwrap();
+        let judge = |figure: &Figure| vec![Verdict::new("Another.", figure.series.len() == 1, [])];
+        run(&options, &[experiment("one", never, judge, "")]).unwrap();
         let text = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
-        assert!(text.contains("1 of 2"), "{text}");
+        assert!(text.contains("1 of 1") && text.contains("**Held**: Another."), "{text}");
+        let stored = finished(&options, "one", Preset::Quick).unwrap().unwrap();
+        assert_eq!(stored.verdicts, judge(&figure()));
         // Figures from other seeds or data are not results of these.
         let other = AllOptions { seeds: vec![0, 1], ..self::options(folder.path()) };
         let error =

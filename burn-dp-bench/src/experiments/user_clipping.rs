@@ -49,8 +49,9 @@ pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
         figure: "Adaptive clipping of users, utility against fixed thresholds".into(),
         setting: format!(
             "{}, SGD with momentum {} on the server and a learning rate of {} over the threshold \
-             of the round, {} seeds. Adaptive: the median, from 0.1, by the geometric rule; its \
-             counts are a part of ε.",
+             of the round, {} seeds. A fixed threshold below all norms normalizes the updates: \
+             smaller ones change nothing. Adaptive: the median, from 0.1, by the geometric rule; \
+             its counts are a part of ε.",
             setting.sentence(),
             setting.federated.training.server_momentum,
             setting.federated.training.server_lr,

@@ -24,7 +24,7 @@ const EPSILON: f64 = 8.0;
 const START: f64 = 0.03;
 
 /// Factors of the server's learning rate.
-const FACTORS: [f64; 5] = [0.1, 0.3, 1.0, 3.0, 10.0];
+const FACTORS: [f64; 5] = [0.3, 1.0, 3.0, 10.0, 30.0];
 
 /// What users compute, and how the server applies it.
 struct Variant {

@@ -9,6 +9,7 @@ mod marked;
 use std::path::Path;
 
 use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use axis::Axis;
@@ -56,6 +57,9 @@ const COLORS: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(0, 0, 0),
 ];
+
+/// Dashes and gaps of lines after the first seven, in pixels.
+const DASHES: [(u32, u32); 2] = [(6, 4), (2, 2)];
 
 /// Lines that share a vertical axis.
 pub(crate) struct Panel<'a> {
@@ -144,9 +148,20 @@ fn draw_panel(
             let mark = |&point: &(f64, f64)| Circle::new(point, 3, color.filled());
             chart.draw_series(placed.iter().map(mark))?;
         }
-        chart.draw_series(LineSeries::new(placed, color.stroke_width(2)))?.label(name).legend(
-            move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], color.stroke_width(2)),
-        );
+        let style = color.stroke_width(2);
+        if index < COLORS.len() {
+            chart
+                .draw_series(LineSeries::new(placed, style))?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], style));
+        } else {
+            // The color stands for several lines.
+            let (dash, gap) = DASHES[(index / COLORS.len() - 1) % DASHES.len()];
+            let line = DashedLineSeries::new(placed, dash, gap, style);
+            chart.draw_series(line)?.label(name).legend(move |(x, y)| {
+                DashedPathElement::new([(x, y), (x + 16, y)], dash, gap, style)
+            });
+        }
     }
     chart
         .configure_series_labels()
@@ -245,6 +260,23 @@ mod tests {
             .map(|ranges| number(series.clone().with_ranges(ranges)));
         // The bar and its two ends.
         assert_eq!((equal, one), (without, without + 3));
+    }
+
+    #[test]
+    fn lines_of_the_same_color_are_dashed_differently() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("many.svg");
+        let drawn = |count: usize| {
+            let line = |index: usize| {
+                Series::new(format!("line {index}"), [(0.0, index as f64), (9.0, index as f64)])
+            };
+            lines(&path, ["title", "x", "y"], &(0..count).map(line).collect::<Vec<_>>()).unwrap();
+            std::fs::read_to_string(&path).unwrap().matches("<polyline").count()
+        };
+        let [seven, eight] = [COLORS.len(), COLORS.len() + 1].map(drawn);
+        assert!(eight > seven + 20, "{eight} {seven}");
+        let [all, more] = [2 * COLORS.len(), 2 * COLORS.len() + 1].map(drawn);
+        assert!(more - all > eight - seven, "{more} {all}");
     }
 
     #[test]
