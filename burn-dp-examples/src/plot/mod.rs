@@ -61,10 +61,21 @@ const COLORS: [RGBColor; 7] = [
 /// Dashes and gaps of lines after the first seven, in pixels.
 const DASHES: [(u32, u32); 2] = [(6, 4), (2, 2)];
 
+/// Width of a figure, and of a legend next to it, in pixels.
+const WIDTH: u32 = 800;
+const LEGEND: u32 = 240;
+
 /// Lines that share a vertical axis.
 pub(crate) struct Panel<'a> {
     pub(crate) y: &'a str,
     pub(crate) series: &'a [Series],
+}
+
+impl Panel<'_> {
+    /// Returns whether a legend would cover the lines.
+    fn has_many_lines(&self) -> bool {
+        self.series.len() > COLORS.len()
+    }
 }
 
 /// Draws several lines into one figure. Values that span orders of magnitude, and places that grow
@@ -96,7 +107,9 @@ pub(crate) fn panels(
     let xs = Axis::of_places(places());
     draw(path, |path| {
         let height = if panels.len() == 1 { 520 } else { 320 * panels.len() as u32 };
-        let area = SVGBackend::new(path, (800, height)).into_drawing_area();
+        let is_wide = panels.iter().any(Panel::has_many_lines);
+        let width = WIDTH + if is_wide { LEGEND } else { 0 };
+        let area = SVGBackend::new(path, (width, height)).into_drawing_area();
         area.fill(&WHITE)?;
         for (index, area) in area.split_evenly((panels.len(), 1)).iter().enumerate() {
             let title = if index == 0 { title } else { "" };
@@ -111,7 +124,7 @@ fn draw_panel(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     [title, x]: [&str; 2],
     (xs, coordinate): (&Axis, Marked),
-    Panel { y, series }: &Panel<'_>,
+    panel @ Panel { y, series }: &Panel<'_>,
 ) -> Drawing {
     let points = || series.iter().flat_map(|series| &series.points);
     if points().next().is_none() {
@@ -119,7 +132,13 @@ fn draw_panel(
     }
     let ends = series.iter().flat_map(|series| &series.ranges).flatten().copied();
     let ys = Axis::of(points().map(|point| point.1).chain(ends), true);
-    let mut chart = ChartBuilder::on(area)
+    let (area, legend) = if panel.has_many_lines() {
+        let (area, legend) = area.split_horizontally(WIDTH);
+        (area, Some(legend))
+    } else {
+        (area.clone(), None)
+    };
+    let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 20))
         .margin(16)
         .x_label_area_size(40)
@@ -149,19 +168,17 @@ fn draw_panel(
             chart.draw_series(placed.iter().map(mark))?;
         }
         let style = color.stroke_width(2);
-        if index < COLORS.len() {
-            chart
-                .draw_series(LineSeries::new(placed, style))?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], style));
-        } else {
-            // The color stands for several lines.
-            let (dash, gap) = DASHES[(index / COLORS.len() - 1) % DASHES.len()];
-            let line = DashedLineSeries::new(placed, dash, gap, style);
-            chart.draw_series(line)?.label(name).legend(move |(x, y)| {
-                DashedPathElement::new([(x, y), (x + 16, y)], dash, gap, style)
-            });
+        match dashes(index) {
+            None => chart.draw_series(LineSeries::new(placed, style))?,
+            Some((dash, gap)) => {
+                chart.draw_series(DashedLineSeries::new(placed, dash, gap, style))?
+            }
         }
+        .label(name)
+        .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], style));
+    }
+    if let Some(legend) = legend {
+        return draw_legend(&legend, series);
     }
     chart
         .configure_series_labels()
@@ -169,6 +186,26 @@ fn draw_panel(
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .draw()?;
+    Ok(())
+}
+
+/// Returns dash and gap of a line; `None` for the first line of each color, which is solid.
+fn dashes(index: usize) -> Option<(u32, u32)> {
+    let before = (index / COLORS.len()).checked_sub(1)?;
+    Some(DASHES[before % DASHES.len()])
+}
+
+/// Draws the names of the lines below one another.
+fn draw_legend(area: &DrawingArea<SVGBackend<'_>, Shift>, series: &[Series]) -> Drawing {
+    for (index, Series { name, .. }) in series.iter().enumerate() {
+        let (style, y) = (COLORS[index % COLORS.len()].stroke_width(2), 48 + 16 * index as i32);
+        let line = [(0, y), (24, y)];
+        match dashes(index) {
+            None => area.draw(&PathElement::new(line, style))?,
+            Some((dash, gap)) => area.draw(&DashedPathElement::new(line, dash, gap, style))?,
+        }
+        area.draw(&Text::new(name.as_str(), (32, y - 6), ("sans-serif", 12)))?;
+    }
     Ok(())
 }
 
