@@ -144,8 +144,7 @@ pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
         series.extend(lines.map(|(what, line)| FigureSeries::exact(of(case.name, what), line)));
     }
     Ok(Findings {
-        figure: "Batch clipping and adaptive layerwise clipping, appendix B.1: trade-off functions"
-            .into(),
+        figure: "Batch clipping and adaptive layerwise clipping, appendix B.1".into(),
         setting: format!(
             "Least type II error of a test with a given type I error that one image was replaced, \
              after {EPOCHS} epochs with {BATCH} of {IMAGES} images in a step, {LAYERS} layers of \
