@@ -13,7 +13,8 @@ use burn_dp_accountant::Budget;
 use burn_dp_examples::data::{ImageBatcher, Splits};
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
+use super::figure::{Figure, FigurePoint, Findings};
+use super::fixed_thresholds;
 use super::measured::Measured;
 use super::trial::{Trial, images_of_seeds, momentum_sgd};
 use super::verdict::{Above, Verdict};
@@ -52,10 +53,7 @@ pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
             }
         }
         let Some(adaptive) = adaptive else { continue };
-        let ends = [THRESHOLDS[0], THRESHOLDS[THRESHOLDS.len() - 1]];
-        let constant = ends.map(|x| FigurePoint { x, ..adaptive });
-        series.push(FigureSeries { name: line(FIXED, epsilon), points: fixed });
-        series.push(FigureSeries { name: line(ADAPTIVE, epsilon), points: constant.into() });
+        series.extend(fixed_thresholds::lines(epsilon, fixed, adaptive));
     }
     Ok(Findings {
         figure: "Adaptive clipping, utility against fixed thresholds".into(),
@@ -85,30 +83,19 @@ fn policy(threshold: Option<f64>) -> Result<Box<dyn Clipping>, TrainError> {
 /// Compares the median with the best of the fixed thresholds.
 pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
     let verdict = |epsilon| {
-        let fixed = figure.line(&line(FIXED, epsilon));
-        let adaptive = ("adaptive", figure.end(&line(ADAPTIVE, epsilon)));
-        let ahead = |name, fixed| Above::new(adaptive, (name, fixed)).by(-0.02);
-        let comparisons = [
-            ahead("best fixed", FigurePoint::largest(fixed)),
-            ahead("worst fixed", FigurePoint::smallest(fixed)),
-        ];
+        let (fixed, adaptive) = fixed_thresholds::accuracies(figure, epsilon);
+        let best = ("best fixed", FigurePoint::largest(fixed));
+        let worst = FigurePoint::smallest(fixed).y;
         Verdict::comparing(
             format!(
                 "At ε = {epsilon}, clipping to the median without tuning is within two points of \
                  the best fixed threshold of a grid over four orders of magnitude."
             ),
-            &comparisons,
+            &[Above::new(("adaptive", adaptive), best).by(-0.02)],
         )
+        .with([("worst fixed", worst)])
     };
     EPSILONS.map(verdict).into()
-}
-
-/// Names of the lines at an ε.
-const FIXED: &str = "fixed";
-const ADAPTIVE: &str = "adaptive";
-
-fn line(what: &str, epsilon: f64) -> String {
-    format!("{what}, ε = {epsilon}")
 }
 
 /// Trains the CNN, with a learning rate that falls to zero, and returns its test accuracy.
@@ -131,19 +118,14 @@ pub(super) fn train(
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixed_thresholds::figure_of;
+    use super::super::verdict::held;
     use super::*;
 
     #[test]
     fn the_median_is_compared_with_the_best_fixed_threshold() {
         let fixed = [(0.1, 0.30), (1.0, 0.40)];
-        let holds = |adaptive| {
-            let lines = EPSILONS.map(|epsilon| {
-                let adaptive = FigureSeries::exact(line(ADAPTIVE, epsilon), [(1.0, adaptive)]);
-                [FigureSeries::exact(line(FIXED, epsilon), fixed), adaptive]
-            });
-            let verdicts = judge(&Figure::of_lines(lines.into_iter().flatten()));
-            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
-        };
+        let holds = |adaptive| held(&judge(&figure_of(&EPSILONS, &fixed, adaptive)));
         assert_eq!(holds(0.385), [true, true]);
         assert_eq!(holds(0.375), [false, false]);
     }

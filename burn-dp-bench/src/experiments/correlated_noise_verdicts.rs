@@ -60,6 +60,7 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::super::figure::FigureSeries;
+    use super::super::verdict::held;
     use super::*;
 
     #[test]
@@ -73,7 +74,7 @@ mod tests {
                 line(BUFFERED, buffered),
                 line(BANDED, [0.3, banded]),
             ]));
-            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
+            held(&verdicts)
         };
         assert_eq!(holds([0.25, 0.3], 0.4), [true, true, true]);
         assert_eq!(holds([0.35, 0.2], 0.3), [false, false, false]);

@@ -95,6 +95,7 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::verdict::held;
     use super::*;
 
     #[test]
@@ -103,7 +104,7 @@ mod tests {
             let points = || [0.001, 0.1, 0.6].into_iter().zip(accuracies);
             let lines = EPSILONS.map(|epsilon| FigureSeries::exact(line(epsilon), points()));
             let verdicts = judge(&Figure::of_lines(lines));
-            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
+            held(&verdicts)
         };
         assert_eq!(holds([0.795, 0.80, 0.70]), [true; 4]);
         assert_eq!(holds([0.70, 0.80, 0.795]), [false; 4]);

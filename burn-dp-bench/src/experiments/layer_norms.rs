@@ -68,6 +68,7 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::verdict::held;
     use super::*;
 
     fn holds(layers: [[f64; 4]; 2]) -> Vec<bool> {
@@ -75,7 +76,7 @@ mod tests {
             let points = (0..).map(f64::from).zip(norms);
             FigureSeries::exact("", points)
         };
-        judge(&Figure::of_lines(layers.map(line))).iter().map(|verdict| verdict.holds).collect()
+        held(&judge(&Figure::of_lines(layers.map(line))))
     }
 
     #[test]

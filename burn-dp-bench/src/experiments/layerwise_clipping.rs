@@ -125,6 +125,7 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::super::figure::FigureSeries;
+    use super::super::verdict::held;
     use super::*;
 
     #[test]
@@ -135,7 +136,7 @@ mod tests {
                 FigureSeries::exact(contender.name, [(1.0, 0.1), (2.0, end)])
             };
             let verdicts = judge(&Figure::of_lines(lines.map(line)));
-            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
+            held(&verdicts)
         };
         let ends = [0.9, 0.8, 0.8, 0.8, 0.8, 0.6, 0.5];
         assert_eq!(holds(ends), [true; 5]);

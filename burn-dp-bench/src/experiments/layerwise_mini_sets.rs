@@ -215,11 +215,8 @@ fn below_ordinary(figure: &Figure, of: &str) -> Option<Verdict> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::verdict::held;
     use super::*;
-
-    fn holds(verdicts: &[Verdict]) -> Vec<bool> {
-        verdicts.iter().map(|verdict| verdict.holds).collect()
-    }
 
     /// Batch clipping with these accuracies at 16, 64 and 256 images, the other lines with one at
     /// 64.
@@ -242,14 +239,14 @@ mod tests {
     #[test]
     fn small_mini_sets_are_compared_with_large_ones() {
         let small = |large| judge(&Figure::of_lines(lines("", [0.9, 0.95, large], 0.8, 0.1)));
-        assert_eq!(holds(&small(0.8)), [true, true]);
-        assert_eq!(holds(&small(0.92)), [false, true]);
+        assert_eq!(held(&small(0.8)), [true, true]);
+        assert_eq!(held(&small(0.92)), [false, true]);
     }
 
     #[test]
     fn every_kind_of_mini_sets_has_to_be_better_than_single_images() {
         let sets = |others, single| {
-            holds(&judge(&Figure::of_lines(lines("", [0.9, 0.9, 0.8], others, single))))[1]
+            held(&judge(&Figure::of_lines(lines("", [0.9, 0.9, 0.8], others, single))))[1]
         };
         assert!(sets(0.8, 0.1));
         assert!(!sets(0.1, 0.2) && !sets(0.8, 0.95) && !sets(0.8, f64::NAN));
@@ -261,9 +258,9 @@ mod tests {
             let private = lines("", [0.8, 0.7, 0.6], 0.7, 0.1);
             judge(&Figure::of_lines(private.into_iter().chain([ordinary(ORDINARY, ys)])))
         };
-        assert_eq!(holds(&all([0.95, 0.9, 0.7])), [true; 4]);
-        assert_eq!(holds(&all([0.95, 0.65, 0.7])), [true, true, false, true]);
-        assert_eq!(holds(&all([0.85, 0.9, 0.9])), [true, true, true, false]);
+        assert_eq!(held(&all([0.95, 0.9, 0.7])), [true; 4]);
+        assert_eq!(held(&all([0.95, 0.65, 0.7])), [true, true, false, true]);
+        assert_eq!(held(&all([0.85, 0.9, 0.9])), [true, true, true, false]);
         let numbers: Vec<usize> =
             all([0.95, 0.9, 0.7]).iter().map(|verdict| verdict.numbers.len()).collect();
         assert_eq!(numbers, [2, 5, 6, 2]);
@@ -275,7 +272,7 @@ mod tests {
         let much = lines("bn-lenet5, σ = 2.5: ", [0.5, 0.5, 0.5], 0.5, 0.1);
         let ordinary = ordinary("bn-lenet5: ordinary", [0.9, 0.8, 0.7]);
         let verdicts = judge(&Figure::of_lines(little.into_iter().chain(much).chain([ordinary])));
-        assert_eq!(holds(&verdicts), [true, true, true, false, true, true, true]);
+        assert_eq!(held(&verdicts), [true, true, true, false, true, true, true]);
         assert!(verdicts[5].claim.starts_with("bn-lenet5, σ = 2.5: Batch clipping with noise"));
         assert!(verdicts[6].claim.starts_with("bn-lenet5: Without privacy"));
     }

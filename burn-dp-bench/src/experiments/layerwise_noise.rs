@@ -160,11 +160,8 @@ pub(super) fn judge_batch_norm(figure: &Figure) -> Vec<Verdict> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::verdict::held;
     use super::*;
-
-    fn holds(verdicts: &[Verdict]) -> Vec<bool> {
-        verdicts.iter().map(|verdict| verdict.holds).collect()
-    }
 
     /// A figure of one sweep with each prefix.
     fn sweeps<const N: usize>(prefixes: [&str; N], ys: [[f64; 5]; N]) -> Figure {
@@ -176,13 +173,13 @@ mod tests {
 
     #[test]
     fn accuracy_has_to_fall_by_two_points_as_the_noise_grows() {
-        let falls = |last| holds(&judge_noise(&sweeps([""], [[0.9, 0.95, 0.9, 0.9, last]])));
+        let falls = |last| held(&judge_noise(&sweeps([""], [[0.9, 0.95, 0.9, 0.9, last]])));
         assert_eq!((falls(0.87), falls(0.885)), (vec![true], vec![false]));
     }
 
     #[test]
     fn values_of_c_that_are_nearly_as_good_have_to_be_neighbors() {
-        let near = |ys| holds(&judge_threshold(&sweeps([""], [ys])));
+        let near = |ys| held(&judge_threshold(&sweeps([""], [ys])));
         assert_eq!(near([0.1, 0.87, 0.9, 0.1, 0.1]), [true]);
         assert_eq!(near([0.1, 0.1, 0.9, 0.1, 0.87]), [false]);
     }
@@ -192,9 +189,9 @@ mod tests {
         let settings = ["bn-lenet5, σ = 0.5: ", "bn-lenet5, σ = 2.5: "];
         let figure = sweeps(settings, [[0.9, 0.9, 0.9, 0.9, 0.5], [0.5, 0.5, 0.5, 0.5, 0.5]]);
         let verdicts = judge_noise(&figure);
-        assert_eq!(holds(&verdicts), [true, false]);
+        assert_eq!(held(&verdicts), [true, false]);
         assert!(verdicts[1].claim.starts_with("bn-lenet5, σ = 2.5: Accuracy falls"));
-        assert_eq!(holds(&judge_threshold(&figure)), [true, true]);
+        assert_eq!(held(&judge_threshold(&figure)), [true, true]);
     }
 
     fn batch_norms(running: [f64; 2], public: f64, private: [f64; 2]) -> Vec<bool> {
@@ -202,7 +199,7 @@ mod tests {
             FigureSeries::exact(name, [(0.0, without), (1.0, with)])
         };
         let lines = [line(RUNNING, running), line(PUBLIC, [0.0, public]), line(PRIVATE, private)];
-        holds(&judge_batch_norm(&Figure::of_lines(lines)))
+        held(&judge_batch_norm(&Figure::of_lines(lines)))
     }
 
     #[test]

@@ -216,6 +216,7 @@ mod tests {
     use burn_dp_examples::training::BackendName;
 
     use super::super::measured::FigureOptions;
+    use super::super::verdict::held;
     use super::*;
 
     fn figure() -> Figure {
@@ -272,7 +273,6 @@ mod tests {
         }
         figure.facts.insert(of("σ = 1.5", MU), 2.0);
         figure.facts.extend([(of(LARGER, EPSILON), 2.2), (of(LARGER, LIMIT_EPSILON), 2.15)]);
-        let holds: Vec<bool> = judge(&figure).iter().map(|verdict| verdict.holds).collect();
-        assert_eq!(holds, [true, false, true, false, false, false, false, false]);
+        assert_eq!(held(&judge(&figure)), [true, false, true, false, false, false, false, false]);
     }
 }

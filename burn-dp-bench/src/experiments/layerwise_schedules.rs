@@ -121,6 +121,7 @@ fn compared(figure: &Figure, of: &str) -> [Verdict; 2] {
 #[cfg(test)]
 mod tests {
     use super::super::figure::FigureSeries;
+    use super::super::verdict::held;
     use super::*;
 
     /// The lines of a network, of batch and of individual clipping with each schedule.
@@ -138,7 +139,7 @@ mod tests {
     fn each_schedule_is_compared_with_the_constant_one_and_with_single_images() {
         let holds = |ends| {
             let verdicts = judge(&Figure::of_lines(lines("", ends)));
-            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
+            held(&verdicts)
         };
         let ends = [[0.4, 0.2], [0.35, 0.2], [0.3, 0.2], [0.3, 0.1]];
         assert_eq!(holds(ends), [true, true]);

@@ -9,7 +9,7 @@
 use burn_dp_examples::training::TrainError;
 use burn_dp_examples::training::batch_clipping::{BatchPolicyName, BatchSettings};
 
-use super::figure::{Figure, FigurePoint, Findings};
+use super::figure::{Figure, Findings};
 use super::layerwise::Setting;
 use super::layerwise_curves::{curves, line};
 use super::measured::Measured;
@@ -101,28 +101,22 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
     let [flat, zhang, layerwise, decaying, grouped, sparsified, multiplied, wide] =
         VARIANTS.map(|variant| figure.end(variant.name));
     let constant = ("ALC", layerwise);
-    let multipliers = {
-        let best = FigurePoint::largest([&multiplied, &wide]);
-        let verdict = Verdict::comparing(
-            "Multipliers raise the accuracy of clipping the whole gradient (section B.2).",
-            &[Above::new(("best", best), ("FGC", flat))],
-        );
-        let numbers = [("FGC", flat), ("multipliers, C", multiplied), ("multipliers, √L C", wide)];
-        let numbers = numbers.map(|(name, point)| (name.to_string(), point.y)).into();
-        Verdict { numbers, ..verdict }
-    };
-    let sparsified = {
-        let verdict = Verdict::comparing(
-            "Weights that have converged can be fixed (section 3.4): with more than one in a \
-             hundred fixed, the accuracy is within a point of training without.",
-            &[Above::new(("sparsified", sparsified), constant).by(-0.01)],
-        );
-        let fixed = figure.fact(FIXED);
-        let (fixes, mut numbers) = (fixed > 0.01, verdict.numbers);
-        numbers.insert(FIXED.into(), fixed);
-        let holds = verdict.holds && fixes;
-        Verdict { holds, on_average: verdict.on_average && fixes, numbers, ..verdict }
-    };
+    let contenders = [("multipliers, C", multiplied), ("multipliers, √L C", wide)];
+    let [one, other] = contenders;
+    let best = if other.1.y > one.1.y { other } else { one };
+    let multipliers = Verdict::comparing(
+        "Multipliers raise the accuracy of clipping the whole gradient (section B.2).",
+        &[Above::new(best, ("FGC", flat))],
+    )
+    .with(contenders.map(|(name, point)| (name, point.y)));
+    let fixed = figure.fact(FIXED);
+    let sparsified = Verdict::comparing(
+        "Weights that have converged can be fixed (section 3.4): with more than one in a hundred \
+         fixed, the accuracy is within a point of training without.",
+        &[Above::new(("sparsified", sparsified), constant).by(-0.01)],
+    )
+    .and(fixed > 0.01)
+    .with([(FIXED, fixed)]);
     vec![
         Verdict::comparing(
             "A master threshold is better than the layers' own norms as thresholds (section 4.4).",
@@ -147,6 +141,7 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::super::figure::FigureSeries;
+    use super::super::verdict::held;
     use super::*;
 
     fn holds(ends: [f64; 8], fixed: f64) -> Vec<bool> {
@@ -155,7 +150,7 @@ mod tests {
         };
         let mut figure = Figure::of_lines(VARIANTS.iter().zip(ends).map(line));
         figure.facts.insert(FIXED.into(), fixed);
-        judge(&figure).iter().map(|verdict| verdict.holds).collect()
+        held(&judge(&figure))
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod figure;
 mod figures;
 #[cfg(feature = "finetune")]
 mod finetune_gain;
+mod fixed_thresholds;
 mod layer_norms;
 mod layerwise;
 mod layerwise_clipping;

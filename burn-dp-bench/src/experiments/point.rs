@@ -46,6 +46,16 @@ impl FigurePoint {
     }
 }
 
+/// Returns whether a value of a grid is inside of it: neither the smallest nor the largest one.
+pub(super) fn is_inside(grid: impl IntoIterator<Item = f64>, value: f64) -> bool {
+    let (mut is_below, mut is_above) = (false, false);
+    for other in grid {
+        is_below |= value < other;
+        is_above |= value > other;
+    }
+    is_below && is_above
+}
+
 /// Returns a number with four significant digits.
 pub(super) fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -75,6 +85,13 @@ mod tests {
         let points = [2.0, 3.0, 1.0].map(|y| FigurePoint::exact(0.0, y));
         assert_eq!((FigurePoint::largest(&points).y, FigurePoint::smallest(&points).y), (3.0, 1.0));
         assert!(FigurePoint::largest(&[]).y.is_nan());
+    }
+
+    #[test]
+    fn the_ends_of_a_grid_are_not_inside() {
+        let grid = [1.0, 2.0, 4.0];
+        assert_eq!(grid.map(|value| is_inside(grid, value)), [false, true, false]);
+        assert!(!is_inside([], 1.0) && !is_inside(grid, f64::NAN));
     }
 
     #[test]

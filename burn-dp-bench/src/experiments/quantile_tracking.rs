@@ -246,6 +246,7 @@ fn unclipped_in_layers(
 
 #[cfg(test)]
 mod tests {
+    use super::super::verdict::held;
     use super::*;
 
     #[test]
@@ -260,7 +261,7 @@ mod tests {
             let line = |(name, share)| FigureSeries::exact(name, [(0.1, 0.1), (0.5, share)]);
             let lines = exact.into_iter().zip(shares).map(line);
             let verdicts = judge(&Figure::of_lines(lines));
-            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
+            held(&verdicts)
         };
         assert_eq!(holds([0.51, 0.52, 0.9, 0.46]), [true; 4]);
         assert_eq!(holds([0.56, 0.52, 0.9, 0.46]), [false, true, true, true]);

@@ -14,6 +14,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Preset};
 use super::measured::Measured;
+use super::point::is_inside;
 use super::trial::{Network, SgdSettings, accuracies};
 use super::verdict::{Above, Verdict};
 
@@ -187,40 +188,31 @@ fn not_overcharged_is_best(choices: &[Choice]) -> Verdict {
     let accuracy = |choice: Option<&Choice>| FigurePoint::largest(choice.map(|one| &one.best));
     let ahead =
         Above::new(("best at a large σ", accuracy(large)), ("best at a small σ", accuracy(small)));
-    let mut verdict = Verdict::comparing(
+    let batch = |choice: Option<&Choice>| choice.map_or(f64::NAN, |choice| choice.batch);
+    Verdict::comparing(
         format!(
             "For a compute limit, the best batch size is one whose run is not overcharged: σ ≥ \
              {TAN_APPROXIMATION_LIMIT}."
         ),
         &[ahead],
-    );
-    for (name, choice) in
-        [("its batch size", large), ("batch size of the best at a small σ", small)]
-    {
-        verdict.numbers.insert(name.into(), choice.map_or(f64::NAN, |choice| choice.batch));
-    }
-    verdict
+    )
+    .with([("its batch size", batch(large)), ("batch size of the best at a small σ", batch(small))])
 }
 
 /// Says whether a better batch size or learning rate may lie outside of the grid.
 fn within_the_grid(choices: &[Choice], distances: &[f64]) -> Verdict {
-    let inside = |values: &[f64], value: f64| match values {
-        [first, .., last] => value != *first && value != *last,
-        _ => false,
-    };
-    let batches: Vec<f64> = choices.iter().map(|choice| choice.batch).collect();
+    let batches = choices.iter().map(|choice| choice.batch);
     let batch = best(choices.iter()).map_or(f64::NAN, |choice| choice.batch);
-    let holds =
-        inside(&batches, batch) && choices.iter().all(|choice| inside(distances, choice.distance));
+    let of_rates = |choice: &Choice| is_inside(distances.iter().copied(), choice.distance);
+    let holds = is_inside(batches, batch) && choices.iter().all(of_rates);
     let name = |choice: &Choice| format!("best learning rate · S at B = {}", choice.batch);
-    let mut verdict = Verdict::new(
+    Verdict::new(
         "The best batch size, and the best learning rate at every batch size, are inside of the \
          grid and not at its edge.",
         holds,
         [("best batch size", batch)],
-    );
-    verdict.numbers.extend(choices.iter().map(|choice| (name(choice), choice.distance)));
-    verdict
+    )
+    .with(choices.iter().map(|choice| (name(choice), choice.distance)))
 }
 
 #[cfg(test)]

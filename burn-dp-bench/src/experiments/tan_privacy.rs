@@ -187,10 +187,11 @@ fn renyi_epsilon(eta: f64, sigma: f64) -> Result<f64, TrainError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::verdict::held;
     use super::*;
 
     /// Judges curves of all numbers of steps but the last, and one of the last number of steps.
-    fn held(last: [(f64, f64); 4], approximate: f64) -> Vec<bool> {
+    fn judged(last: [(f64, f64); 4], approximate: f64) -> Vec<bool> {
         let lines = ETAS.iter().flat_map(|&(eta, _)| {
             let curve = |steps| if steps == STEPS[2] { last } else { CURVE };
             let curves =
@@ -198,21 +199,21 @@ mod tests {
             let flat = FigureSeries::exact(approximate_line(eta), [(8.0, approximate)]);
             curves.into_iter().chain([flat])
         });
-        judge(&Figure::of_lines(lines)).iter().map(|verdict| verdict.holds).collect()
+        held(&judge(&Figure::of_lines(lines)))
     }
 
     const CURVE: [(f64, f64); 4] = [(0.35, 20.0), (0.52, 5.0), (2.2, 1.1), (8.0, 1.0)];
 
     #[test]
     fn a_curve_with_a_wall_and_a_plateau_holds() {
-        assert_eq!(held(CURVE, 1.01), [true, true, true, true, true, false]);
-        assert_eq!(held(CURVE, 8.1), [true, true, false, true, true, true]);
+        assert_eq!(judged(CURVE, 1.01), [true, true, true, true, true, false]);
+        assert_eq!(judged(CURVE, 8.1), [true, true, false, true, true, true]);
     }
 
     #[test]
     fn every_number_of_steps_counts() {
         let [below, wall, _, far] = CURVE;
-        let first = |last| held(last, 1.0)[..2].to_vec();
+        let first = |last| judged(last, 1.0)[..2].to_vec();
         assert_eq!(first([below, wall, (2.2, 1.2), far]), [false, true]);
         assert_eq!(first([(0.35, 9.0), wall, (2.2, 1.1), far]), [true, false]);
         assert_eq!(first([below, (0.52, 1.4), (2.2, 1.1), far]), [true, false]);

@@ -133,16 +133,14 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
 fn grows(figure: &Figure) -> Verdict {
     let best = FigurePoint::largest(figure.line(SMALL));
     let ahead = Above::new(("large run", figure.end(LARGE)), ("best small run", best));
-    let mut verdict = Verdict::comparing(
+    let gain = figure.fact(GAIN);
+    Verdict::comparing(
         "At constant σ/B and number of steps, accuracy grows with the batch size: the fitted line \
          rises, and the large run is better than each of the small ones.",
         &[ahead],
-    );
-    let gain = figure.fact(GAIN);
-    verdict.holds &= gain > 0.0;
-    verdict.on_average &= gain > 0.0;
-    verdict.numbers.insert(GAIN.into(), gain);
-    verdict
+    )
+    .and(gain > 0.0)
+    .with([(GAIN, gain)])
 }
 
 /// Compares the large run with the prediction interval.

@@ -12,6 +12,7 @@ use burn_dp_examples::training::TrainError;
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings, Preset};
 use super::measured::Measured;
+use super::point::is_inside;
 use super::trial::{Network, SgdSettings, accuracies};
 use super::verdict::{Above, Verdict};
 
@@ -163,15 +164,12 @@ fn transfers(small: &[FigurePoint], large: &[FigurePoint]) -> Verdict {
         let chosen = ("chosen at the small batch", chosen);
         comparisons.push(Above::new(chosen, ("best", best)).by(-tolerance));
     }
-    let mut verdict = Verdict::comparing(
+    Verdict::comparing(
         "Hyper-parameters that are best at the small batch are good at the large one: the accuracy \
          is within the range over the seeds, or a point, of the best there, and the worst is not.",
         &comparisons,
-    );
-    for (name, value) in [("chosen at the small batch", chosen.y), ("tolerance", tolerance)] {
-        verdict.numbers.insert(name.into(), value);
-    }
-    verdict
+    )
+    .with([("chosen at the small batch", chosen.y), ("tolerance", tolerance)])
 }
 
 /// Compares the order of the hyper-parameters at both batches.
@@ -191,12 +189,10 @@ fn ranks(small: &[FigurePoint], large: &[FigurePoint]) -> Verdict {
 /// Says whether a better learning rate may lie outside of the grid.
 fn within_the_grid(small: &[FigurePoint], large: &[FigurePoint]) -> Verdict {
     let rates = || small.iter().chain(large).map(|point| point.x);
-    let ends = [rates().fold(f64::NAN, f64::min), rates().fold(f64::NAN, f64::max)];
     let [at_small, at_large] = [small, large].map(|grid| FigurePoint::largest(grid).x);
-    let inside = |rate: f64| ends[0] < rate && rate < ends[1];
     Verdict::new(
         "At both batch sizes, the best learning rate is inside of the grid and not at its edge.",
-        inside(at_small) && inside(at_large),
+        is_inside(rates(), at_small) && is_inside(rates(), at_large),
         [
             ("best learning rate / (1 - momentum) at the small batch", at_small),
             ("best learning rate / (1 - momentum) at the large batch", at_large),

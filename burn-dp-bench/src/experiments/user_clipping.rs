@@ -7,7 +7,8 @@
 
 use burn_dp_examples::training::TrainError;
 
-use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
+use super::figure::{Figure, FigurePoint, Findings};
+use super::fixed_thresholds;
 use super::measured::Measured;
 use super::user_training::UserSetting;
 use super::verdict::{Above, Verdict};
@@ -40,10 +41,7 @@ pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
             }
         }
         let Some(adaptive) = adaptive else { continue };
-        let ends = [THRESHOLDS[0], THRESHOLDS[THRESHOLDS.len() - 1]];
-        let constant = ends.map(|x| FigurePoint { x, ..adaptive });
-        series.push(FigureSeries { name: line(FIXED, epsilon), points: fixed });
-        series.push(FigureSeries { name: line(ADAPTIVE, epsilon), points: constant.into() });
+        series.extend(fixed_thresholds::lines(epsilon, fixed, adaptive));
     }
     Ok(Findings {
         figure: "Adaptive clipping of users, utility against fixed thresholds".into(),
@@ -67,8 +65,8 @@ pub(super) fn run(measured: &mut Measured) -> Result<Findings, TrainError> {
 /// Compares the median with the best of the fixed thresholds.
 pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
     let verdicts = EPSILONS.map(|epsilon| {
-        let fixed = figure.line(&line(FIXED, epsilon));
-        let adaptive = ("adaptive", figure.end(&line(ADAPTIVE, epsilon)));
+        let (fixed, adaptive) = fixed_thresholds::accuracies(figure, epsilon);
+        let adaptive = ("adaptive", adaptive);
         let ahead = Above::new(adaptive, ("best fixed", FigurePoint::largest(fixed)));
         [
             Verdict::comparing(
@@ -88,29 +86,16 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
     verdicts.into_iter().flatten().collect()
 }
 
-/// Names of the lines at an ε.
-const FIXED: &str = "fixed";
-const ADAPTIVE: &str = "adaptive";
-
-fn line(what: &str, epsilon: f64) -> String {
-    format!("{what}, ε = {epsilon}")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::fixed_thresholds::figure_of;
+    use super::super::verdict::held;
     use super::*;
 
     #[test]
     fn the_median_is_compared_with_the_best_fixed_threshold() {
         let fixed = [(0.1, 0.30), (1.0, 0.40)];
-        let holds = |adaptive| {
-            let lines = EPSILONS.map(|epsilon| {
-                let adaptive = FigureSeries::exact(line(ADAPTIVE, epsilon), [(1.0, adaptive)]);
-                [FigureSeries::exact(line(FIXED, epsilon), fixed), adaptive]
-            });
-            let verdicts = judge(&Figure::of_lines(lines.into_iter().flatten()));
-            verdicts.iter().map(|verdict| verdict.holds).collect::<Vec<_>>()
-        };
+        let holds = |adaptive| held(&judge(&figure_of(&EPSILONS, &fixed, adaptive)));
         assert_eq!(holds(0.41), [true, true, true, true]);
         assert_eq!(holds(0.395), [true, false, true, false]);
         assert_eq!(holds(0.38), [false; 4]);

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figure::{Figure, FigurePoint, FigureSeries, Findings};
 use super::measured::Measured;
+use super::point::is_inside;
 use super::user_training::UserSetting;
 use super::verdict::{Above, Verdict};
 
@@ -164,10 +165,9 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
     let points = VARIANTS.map(|Variant { name, .. }| (name, figure.line(name)));
     let best = points.map(|(name, points)| (name, FigurePoint::largest(points)));
     let thresholds = best.map(|(name, _)| (name, figure.fact(&threshold_name(name))));
-    let is_inside = points.iter().zip(best).all(|((_, points), (_, best))| {
-        let ends = [points.first(), points.last()].into_iter().flatten();
-        points.len() > 2 && ends.into_iter().all(|end| end.x != best.x)
-    });
+    let rates = |points: &[FigurePoint]| points.iter().map(|point| point.x).collect::<Vec<_>>();
+    let mut grids = points.iter().zip(best);
+    let is_within = grids.all(|((_, points), (_, best))| is_inside(rates(points), best.x));
     vec![
         Verdict::comparing(
             "Adaptive clipping serves federated averaging and federated SGD, with SGD and with \
@@ -177,7 +177,7 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
         ),
         Verdict::new(
             "The best learning rate of each variant is inside of the grid.",
-            is_inside,
+            is_within,
             best.map(|(name, point)| (name, point.x)),
         ),
         Verdict::new(
@@ -193,6 +193,7 @@ pub(super) fn judge(figure: &Figure) -> Vec<Verdict> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::verdict::held;
     use super::*;
 
     fn holds(adam: [f64; 6], ratio: f64) -> Vec<bool> {
@@ -204,7 +205,7 @@ mod tests {
         let frequent = FigureSeries::exact(FREQUENT, [(FACTORS[0], 0.17)]);
         let mut figure = Figure::of_lines(lines.into_iter().chain([frequent]));
         figure.facts = VARIANTS.map(|Variant { name, .. }| (threshold_name(name), ratio)).into();
-        judge(&figure).iter().map(|verdict| verdict.holds).collect()
+        held(&judge(&figure))
     }
 
     #[test]

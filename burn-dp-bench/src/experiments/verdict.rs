@@ -69,6 +69,28 @@ impl Verdict {
         let on_average = if holds { !for_every_seed } else { for_some_seed };
         Self { on_average, ..Self::new(claim, holds, numbers) }
     }
+
+    /// Demands a condition too, which does not depend on seeds.
+    pub(super) fn and(mut self, condition: bool) -> Self {
+        self.holds &= condition;
+        self.on_average &= condition;
+        self
+    }
+
+    /// Adds numbers.
+    pub(super) fn with<N: Into<String>>(
+        mut self,
+        numbers: impl IntoIterator<Item = (N, f64)>,
+    ) -> Self {
+        self.numbers.extend(numbers.into_iter().map(|(name, value)| (name.into(), value)));
+        self
+    }
+}
+
+/// Returns which verdicts hold, for tests.
+#[cfg(test)]
+pub(super) fn held(verdicts: &[Verdict]) -> Vec<bool> {
+    verdicts.iter().map(|verdict| verdict.holds).collect()
 }
 
 impl std::fmt::Display for Verdict {
@@ -125,6 +147,15 @@ mod tests {
         assert!(
             !verdict.holds && verdict.numbers == [("high".into(), 0.2), ("low".into(), 0.1)].into()
         );
+    }
+
+    #[test]
+    fn a_condition_decides_regardless_of_the_seeds() {
+        let verdict = Verdict { on_average: true, ..Verdict::new("", true, []) };
+        let [met, not_met] = [true, false].map(|condition| verdict.clone().and(condition));
+        assert_eq!((met.holds, met.on_average), (true, true));
+        assert_eq!((not_met.holds, not_met.on_average), (false, false));
+        assert_eq!(verdict.with([("a", 1.0)]).numbers, [("a".into(), 1.0)].into());
     }
 
     #[test]

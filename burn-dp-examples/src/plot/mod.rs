@@ -168,14 +168,17 @@ fn draw_panel(
             chart.draw_series(placed.iter().map(mark))?;
         }
         let style = color.stroke_width(2);
-        match dashes(index) {
+        let drawn = match dashes(index) {
             None => chart.draw_series(LineSeries::new(placed, style))?,
             Some((dash, gap)) => {
                 chart.draw_series(DashedLineSeries::new(placed, dash, gap, style))?
             }
+        };
+        if legend.is_none() {
+            drawn
+                .label(name)
+                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], style));
         }
-        .label(name)
-        .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], style));
     }
     if let Some(legend) = legend {
         return draw_legend(&legend, series);

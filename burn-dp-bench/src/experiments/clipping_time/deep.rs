@@ -177,10 +177,7 @@ pub(in crate::experiments) fn judge_pixels(figure: &Figure) -> Vec<Verdict> {
 mod tests {
     use super::super::times::figure_of;
     use super::*;
-
-    fn held(verdicts: Vec<Verdict>) -> Vec<bool> {
-        verdicts.iter().map(|verdict| verdict.holds).collect()
-    }
+    use crate::experiments::verdict::held;
 
     #[test]
     fn every_network_and_size_of_the_images_counts() {
@@ -188,21 +185,21 @@ mod tests {
             let small: [&[f64]; 5] = [&[1.0], &[6.0], &[3.0], &[2.0], &[1.5]];
             let large = [&[1.0][..], &[nxbp], &[multi_loss], &[2.0], &[keeping]];
             let panels = [(&*panel_name(32), small), (&*panel_name(64), large)];
-            held(judge_architectures(&figure_of(&panels)))
+            held(&judge_architectures(&figure_of(&panels)))
         };
         assert_eq!(found(5.0, 2.5, 1.9), [true, true, true]);
         assert_eq!(found(5.0, 2.5, 2.1), [false, true, true]);
         assert_eq!(found(5.0, 1.9, 1.5), [true, false, true]);
         assert_eq!(found(1.9, 2.5, 1.5), [true, false, true]);
         assert_eq!(found(7.0, 2.5, 1.5), [true, true, false]);
-        assert_eq!(held(judge_architectures(&Figure::of_lines([]))), [false; 3]);
+        assert_eq!(held(&judge_architectures(&Figure::of_lines([]))), [false; 3]);
     }
 
     #[test]
     fn the_largest_images_decide() {
         let found = |nxbp: f64, keeping: f64| {
             let times = [&[1.0, 1.0][..], &[9.0, nxbp], &[9.0, 9.0], &[9.0, 9.0], &[9.0, keeping]];
-            held(judge_pixels(&figure_of(&[("", times)])))
+            held(&judge_pixels(&figure_of(&[("", times)])))
         };
         assert_eq!(found(2.0, 1.2), [true, true]);
         assert_eq!(found(2.0, 1.6), [true, false]);

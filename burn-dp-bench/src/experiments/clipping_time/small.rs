@@ -181,16 +181,13 @@ pub(in crate::experiments) fn judge_depths(figure: &Figure) -> Vec<Verdict> {
 mod tests {
     use super::super::times::figure_of;
     use super::*;
-
-    fn held(verdicts: Vec<Verdict>) -> Vec<bool> {
-        verdicts.iter().map(|verdict| verdict.holds).collect()
-    }
+    use crate::experiments::verdict::held;
 
     #[test]
     fn the_networks_count_by_the_mean_of_their_ratios() {
         let found = |nxbp: &[f64], keeping: &[f64]| {
             let times: [&[f64]; 5] = [&[1.0, 1.0], nxbp, &[2.0, 2.0], &[2.0, 2.0], keeping];
-            held(judge_models(&figure_of(&[("", times)])))
+            held(&judge_models(&figure_of(&[("", times)])))
         };
         // 3 and 16 of ReweightGP have the mean 6.9; 1 and 12 have 3.5, 1 and 7 have 2.6.
         assert_eq!(found(&[6.0, 32.0], &[1.0, 3.0]), [true, true]);
@@ -200,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_network_has_to_gain_from_a_larger_batch() {
-        let found = |of_rnn| held(judge_batches(&figure_of(&[("CNN", GAINS), ("RNN", of_rnn)])));
+        let found = |of_rnn| held(&judge_batches(&figure_of(&[("CNN", GAINS), ("RNN", of_rnn)])));
         const GAINS: [&[f64]; 5] =
             [&[2.0, 1.0], &[9.0, 8.5], &[3.0, 3.0], &[3.0, 2.0], &[3.0, 2.0]];
         assert_eq!(found(GAINS), [true, true]);
@@ -218,7 +215,7 @@ mod tests {
         let found = |nxbp: &[f64], keeping: &[f64]| {
             let good: [&[f64]; 5] = [&[1.0], &[20.0], &[9.0], &[2.0], &[1.5]];
             let other: [&[f64]; 5] = [&[1.0, 1.0], nxbp, &[9.0, 9.0], &[2.0, 2.0], keeping];
-            held(judge_depths(&figure_of(&[("MNIST", good), ("CIFAR-10", other)])))
+            held(&judge_depths(&figure_of(&[("MNIST", good), ("CIFAR-10", other)])))
         };
         assert_eq!(found(&[11.0, 30.0], &[1.5, 1.9]), [true, true]);
         assert_eq!(found(&[11.0, 30.0], &[1.5, 2.1]), [false, true]);
