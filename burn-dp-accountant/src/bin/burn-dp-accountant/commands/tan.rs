@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments) -> Output {
          small run: expected batch {}, noise multiplier {}, {} steps \
          (choose hyperparameters with it; never release it)\n\
          epsilon with {simulations} small runs on the same data: {}\n",
-        Rounded::down(expected_batch_size),
+        Rounded::down(expected_batch_size).shortest(),
         // All digits: a rounded number might not meet the budget.
         noise_multiplier,
         Rounded::nearest(noise.eta()),
