@@ -11,7 +11,7 @@ use crate::tile::{DEPTH, lanes};
 const WIDTH: usize = 32;
 
 /// Vectors in a row from which on the sum over a vector takes less time than packing.
-const LONG: usize = 12;
+const LONG: usize = 8;
 
 /// Number of rows from which on packing takes a small part of the time.
 const MANY: usize = 128;

@@ -1,9 +1,11 @@
 //! Right factors in the order in which the loops read them.
 
+use std::ops::Range;
+
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::matrix::{Matrix, copy_transposed};
-use crate::tile::{DEPTH, Rows, Sums, Vectors, add_vectors, lanes, panel_vectors};
+use crate::tile::{Columns, DEPTH, Left, Rows, Sums, Vectors, add_vectors, lanes, panel_vectors};
 
 /// The right factor of a product, in panels of some vectors.
 #[derive(Clone, Debug)]
@@ -26,30 +28,10 @@ impl Packed {
         let (depth, columns) = (matrix.rows, matrix.columns);
         let lanes = lanes();
         let width = panel_vectors(lanes) * lanes;
-        let mut values = vec![0.0; depth * columns.next_multiple_of(lanes)];
-        let panel = (depth * width).max(1);
-        let pack = |(index, panel): (usize, &mut [f32])| {
-            let start = index * width;
-            let used = width.min(columns - start);
-            // The last panel has fewer vectors.
-            let width = panel.len() / depth;
-            let part = matrix.columns(start, used);
-            match part.transposed {
-                true => copy_transposed(part.transpose(), panel, width),
-                false => {
-                    for (row, to) in panel.chunks_exact_mut(width).enumerate() {
-                        copy(part.row(row), &mut to[..used]);
-                    }
-                }
-            }
-            if let Some(factors) = factors {
-                for (row, values) in panel.chunks_exact_mut(width).enumerate() {
-                    let factor = factors.of(row);
-                    values.iter_mut().for_each(|value| *value *= factor);
-                }
-            }
+        let values = match matrix.transposed {
+            true => packed_columns(matrix, factors, width, lanes),
+            false => packed_rows(matrix, factors, width, lanes),
         };
-        values.chunks_mut(panel).enumerate().for_each(pack);
         Self { depth, columns, width, values }
     }
 
@@ -83,26 +65,52 @@ impl Packed {
         if left.rows == 0 || self.depth == 0 || self.columns == 0 {
             return;
         }
-        let copied: Vec<f32>;
-        let left = match left.transposed {
-            false => left,
-            true => {
-                let mut rows = vec![0.0; left.rows * left.columns];
-                copy_transposed(left.transpose(), &mut rows, left.columns);
-                copied = rows;
-                Matrix::new(&copied, [left.rows, left.columns])
-            }
-        };
         Arch::new().dispatch(AddProduct { left, right: self, sums, start, stride });
     }
 }
 
-/// Copies a few values, which the call of a function would take longer than.
-#[inline(always)]
-fn copy(from: &[f32], to: &mut [f32]) {
-    let ((from, last), (to, last_to)) = (from.as_chunks::<8>(), to.as_chunks_mut::<8>());
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-    last_to.iter_mut().zip(last).for_each(|(to, &from)| *to = from);
+/// Returns the panels of a matrix whose rows are in memory.
+fn packed_rows(matrix: Matrix, factors: Option<Factors>, width: usize, lanes: usize) -> Vec<f32> {
+    let mut values = Vec::with_capacity(matrix.rows * matrix.columns.next_multiple_of(lanes));
+    for start in (0..matrix.columns).step_by(width) {
+        let part = matrix.columns(start, width.min(matrix.columns - start));
+        // The last panel has fewer vectors.
+        let padding = part.columns.next_multiple_of(lanes) - part.columns;
+        for row in 0..part.rows {
+            match factors {
+                None => values.extend_from_slice(part.row(row)),
+                Some(factors) => {
+                    let factor = factors.of(row);
+                    values.extend(part.row(row).iter().map(|value| value * factor));
+                }
+            }
+            values.extend(std::iter::repeat_n(0.0, padding));
+        }
+    }
+    values
+}
+
+/// Returns the panels of a matrix whose columns are in memory.
+fn packed_columns(
+    matrix: Matrix,
+    factors: Option<Factors>,
+    width: usize,
+    lanes: usize,
+) -> Vec<f32> {
+    let mut values = vec![0.0; matrix.rows * matrix.columns.next_multiple_of(lanes)];
+    let panels = values.chunks_mut((matrix.rows * width).max(1));
+    for (panel, start) in panels.zip((0..matrix.columns).step_by(width)) {
+        let part = matrix.columns(start, width.min(matrix.columns - start));
+        let width = panel.len() / matrix.rows;
+        copy_transposed(part.transpose(), panel, width);
+        if let Some(factors) = factors {
+            for (row, values) in panel.chunks_exact_mut(width).enumerate() {
+                let factor = factors.of(row);
+                values.iter_mut().for_each(|value| *value *= factor);
+            }
+        }
+    }
+    values
 }
 
 /// Factors of the rows of a matrix.
@@ -141,10 +149,14 @@ impl WithSimd for AddProduct<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { left, right, sums, start, stride } = self;
+        let (values, terms, place) = (left.values, left.columns, [start, stride]);
+        if left.transposed {
+            let left = Columns { values, count: left.rows, stride: left.stride };
+            return right.add(simd, left, sums, place, 0..terms);
+        }
         let starts: Vec<usize> = (0..left.rows).map(|row| row * left.stride).collect();
-        let (values, length) = (left.values, left.columns);
-        let left = Rows { values, starts: &starts, runs: 1, length, pitch: 0 };
-        right.add(simd, left, sums, [start, stride], 0);
+        let left = Rows { values, starts: &starts, runs: 1, length: terms, pitch: 0 };
+        right.add(simd, left, sums, place, 0..terms);
     }
 }
 
@@ -166,7 +178,8 @@ impl WithSimd for AddRuns<'_> {
         let mut starts = left.starts.to_vec();
         for first in (0..left.runs).step_by(runs) {
             let part = Rows { starts: &starts, runs: runs.min(left.runs - first), ..left };
-            right.add(simd, part, sums, [0, right.columns], first * left.length);
+            let terms = first * left.length..(first + part.runs) * left.length;
+            right.add(simd, part, sums, [0, right.columns], terms);
             starts.iter_mut().for_each(|start| *start += runs * left.pitch);
         }
     }
@@ -180,17 +193,16 @@ impl Packed {
         Arch::new().dispatch(AddRuns { left, right: self, sums });
     }
 
-    /// Adds the product of `left` with as many rows as it has columns, from row `term` on.
+    /// Adds the product of `left` with the rows `terms`.
     #[inline(always)]
     fn add<S: Simd>(
         &self,
         simd: S,
-        left: Rows,
+        left: impl Left,
         sums: &mut [f32],
         [start, stride]: [usize; 2],
-        term: usize,
+        terms: Range<usize>,
     ) {
-        let terms = term..term + left.runs * left.length;
         let mut starts = Vec::with_capacity(terms.len());
         for (panel, first) in
             self.values.chunks(self.depth * self.width).zip((0..self.columns).step_by(self.width))

@@ -9,7 +9,7 @@
 
 use rayon::prelude::*;
 
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, transpose};
 use crate::packed::{Factors, Packed};
 use crate::tile::{DEPTH, TILE_ROWS};
 
@@ -24,6 +24,8 @@ const PARTS: usize = 4;
 const MANY_SUMS: usize = 1 << 20;
 /// Number of multiplications below which other threads would wake up too late.
 const FEW_OPERATIONS: usize = 1 << 21;
+/// Number of values that are packed in the time that it takes to transpose one sum.
+const TRANSPOSE: usize = 2;
 
 /// Adds `left · right` to `sums`, `[left rows, right columns]`, on all cores. The sums of a row do
 /// not depend on the other rows, bit for bit.
@@ -35,11 +37,24 @@ pub fn add_product(left: Matrix, right: Matrix, sums: &mut [f32]) {
 /// Returns `leftᵀ · diag(factors) · right`, with one factor for each group of consecutive rows, or
 /// without factors.
 pub fn weighted_product(left: Matrix, right: Matrix, factors: Option<&[f32]>) -> Vec<f32> {
+    let (rows, columns, depth) = (left.columns, right.columns, right.rows);
     let factors = factors.map(|factors| Factors {
         factors,
-        repeat: (right.rows / factors.len().max(1)).max(1),
+        repeat: (depth / factors.len().max(1)).max(1),
         start: 0,
     });
+    // The right factor is packed, so it should be the one with fewer columns.
+    if columns.saturating_sub(rows) * depth <= TRANSPOSE * rows * columns {
+        return sum_products(left, right, factors);
+    }
+    let transposed = sum_products(right, left, factors);
+    let mut sums = vec![0.0; rows * columns];
+    transpose(&transposed, [columns, rows], &mut sums);
+    sums
+}
+
+/// Returns `leftᵀ · diag(factors) · right`, whose right factor is packed.
+fn sum_products(left: Matrix, right: Matrix, factors: Option<Factors>) -> Vec<f32> {
     let left = left.transpose();
     let (rows, columns, depth) = (left.rows, right.columns, right.rows);
     let mut sums = vec![0.0; rows * columns];
@@ -49,7 +64,7 @@ pub fn weighted_product(left: Matrix, right: Matrix, factors: Option<&[f32]>) ->
         return sums;
     }
     // Many terms and few sums: the cores add up different terms.
-    let part = depth.div_ceil(PARTS).next_multiple_of(DEPTH);
+    let part = depth.div_ceil(PARTS);
     let starts: Vec<usize> = (0..depth).step_by(part).collect();
     let sum_part = |start: usize| {
         let part = part.min(depth - start);

@@ -30,7 +30,49 @@ pub(crate) const fn panel_vectors(lanes: usize) -> usize {
     if lanes == 16 { 4 } else { 2 }
 }
 
-/// The left factor of a product on one core: rows whose values are read one by one.
+/// The left factor of a product on one core, whose values are read one by one.
+pub(crate) trait Left: Copy {
+    /// Returns the number of rows.
+    fn count(self) -> usize;
+
+    /// Adds the product of [`TILE_ROWS`] rows from `first` on.
+    fn add_tile<S: Simd, const VECTORS: usize>(
+        self,
+        simd: S,
+        first: usize,
+        right: Vectors,
+        sums: &mut Sums,
+    );
+
+    /// Adds the product of four rows.
+    fn add_four<S: Simd, const VECTORS: usize>(
+        self,
+        simd: S,
+        first: usize,
+        right: Vectors,
+        sums: &mut Sums,
+    );
+
+    /// Adds the product of two rows.
+    fn add_two<S: Simd, const VECTORS: usize>(
+        self,
+        simd: S,
+        first: usize,
+        right: Vectors,
+        sums: &mut Sums,
+    );
+
+    /// Adds the product of one row.
+    fn add_row<S: Simd, const VECTORS: usize>(
+        self,
+        simd: S,
+        first: usize,
+        right: Vectors,
+        sums: &mut Sums,
+    );
+}
+
+/// Rows of consecutive values, in one or more runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a> {
     pub(crate) values: &'a [f32],
@@ -48,6 +90,17 @@ impl<'a> Rows<'a> {
     fn run(&self, row: usize, run: usize) -> &'a [f32] {
         &self.values[self.starts[row] + run * self.pitch..][..self.length]
     }
+}
+
+/// Rows whose values of one term are consecutive: the columns of a matrix in memory, which are read
+/// in place.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns<'a> {
+    pub(crate) values: &'a [f32],
+    /// Number of columns of the matrix that are rows of the product.
+    pub(crate) count: usize,
+    /// Number of values between two terms.
+    pub(crate) stride: usize,
 }
 
 /// The right factor of a product on one core: vectors that are read as a whole.
@@ -69,7 +122,12 @@ pub(crate) struct Sums<'a> {
 
 /// Adds a product with as many columns as a tile has, or fewer.
 #[inline(always)]
-pub(crate) fn add_vectors<S: Simd>(simd: S, left: Rows, right: Vectors, sums: &mut Sums) {
+pub(crate) fn add_vectors<S: Simd>(
+    simd: S,
+    left: impl Left,
+    right: Vectors,
+    sums: &mut Sums,
+) {
     match sums.columns.div_ceil(S::F32_LANES) {
         1 => add_panel::<S, 1>(simd, left, right, sums),
         2 => add_panel::<S, 2>(simd, left, right, sums),
@@ -79,72 +137,115 @@ pub(crate) fn add_vectors<S: Simd>(simd: S, left: Rows, right: Vectors, sums: &m
 }
 
 #[inline(always)]
-fn add_panel<S: Simd, const VECTORS: usize>(simd: S, left: Rows, right: Vectors, sums: &mut Sums) {
-    let rows = left.starts.len();
+fn add_panel<S: Simd, const VECTORS: usize>(
+    simd: S,
+    left: impl Left,
+    right: Vectors,
+    sums: &mut Sums,
+) {
+    let rows = left.count();
     let whole = rows - rows % TILE_ROWS;
     for row in (0..whole).step_by(TILE_ROWS) {
-        add_tile::<S, VECTORS>(simd, left, row, right, sums);
+        left.add_tile::<S, VECTORS>(simd, row, right, sums);
     }
     // The rest in as few steps as possible: a step of one row waits for each of its additions.
     let rest = rows - whole;
     if rest & 4 != 0 {
-        add_four::<S, VECTORS>(simd, left, whole, right, sums);
+        left.add_four::<S, VECTORS>(simd, whole, right, sums);
     }
     if rest & 2 != 0 {
-        add_two::<S, VECTORS>(simd, left, whole + (rest & 4), right, sums);
+        left.add_two::<S, VECTORS>(simd, whole + (rest & 4), right, sums);
     }
     if rest & 1 != 0 {
-        add_row::<S, VECTORS>(simd, left, rows - 1, right, sums);
+        left.add_row::<S, VECTORS>(simd, rows - 1, right, sums);
     }
 }
 
-/// Defines a function that adds the product of some rows. One variable for the sums of each row:
-/// they stay in registers at every level of optimization, which an array of arrays does not.
+/// Defines a method that adds the product of some rows. One variable for the sums of each row: they
+/// stay in registers at every level of optimization, which an array of arrays does not.
 macro_rules! tile {
-    ($(#[$documentation:meta])* $name:ident: $($index:literal $row:ident $sums:ident),+) => {
-        $(#[$documentation])*
+    (Rows, $name:ident, $count:literal: $($index:literal $row:ident $sums:ident),+) => {
         #[inline(always)]
         fn $name<S: Simd, const VECTORS: usize>(
+            self,
             simd: S,
-            left: Rows,
             first: usize,
             right: Vectors,
             sums: &mut Sums,
         ) {
             $(let mut $sums = [simd.splat_f32s(0.0); VECTORS];)+
-            for run in 0..left.runs {
-                $(let $row = left.run(first + $index, run);)+
-                let starts = &right.starts[run * left.length..][..left.length];
+            for run in 0..self.runs {
+                $(let $row = self.run(first + $index, run);)+
+                let starts = &right.starts[run * self.length..][..self.length];
                 for (term, &start) in starts.iter().enumerate() {
-                    let values = &right.values[start..][..VECTORS * S::F32_LANES];
-                    let vectors = &S::as_simd_f32s(values).0.as_chunks::<VECTORS>().0[0];
+                    let vectors = right.of::<S, VECTORS>(start);
                     $($sums = multiply_add(simd, $row[term], vectors, $sums);)+
                 }
             }
             $(sums.add(simd, first + $index, $sums);)+
         }
     };
+    (Columns, $name:ident, $count:literal: $($index:literal $row:ident $sums:ident),+) => {
+        #[inline(always)]
+        fn $name<S: Simd, const VECTORS: usize>(
+            self,
+            simd: S,
+            first: usize,
+            right: Vectors,
+            sums: &mut Sums,
+        ) {
+            $(let mut $sums = [simd.splat_f32s(0.0); VECTORS];)+
+            for (term, &start) in right.starts.iter().enumerate() {
+                let values = &self.values[term * self.stride + first..][..$count];
+                let vectors = right.of::<S, VECTORS>(start);
+                $($sums = multiply_add(simd, values[$index], vectors, $sums);)+
+            }
+            $(sums.add(simd, first + $index, $sums);)+
+        }
+    };
 }
 
-tile! {
-    /// Adds the product of [`TILE_ROWS`] rows.
-    add_tile: 0 row_0 sums_0, 1 row_1 sums_1, 2 row_2 sums_2, 3 row_3 sums_3, 4 row_4 sums_4,
-    5 row_5 sums_5
+macro_rules! left {
+    ($left:ident: $count:item) => {
+        impl Left for $left<'_> {
+            #[inline(always)]
+            $count
+
+            tile! {
+                $left, add_tile, 6: 0 row_0 sums_0, 1 row_1 sums_1, 2 row_2 sums_2, 3 row_3 sums_3,
+                4 row_4 sums_4, 5 row_5 sums_5
+            }
+
+            tile! {
+                $left, add_four, 4: 0 row_0 sums_0, 1 row_1 sums_1, 2 row_2 sums_2, 3 row_3 sums_3
+            }
+
+            tile! { $left, add_two, 2: 0 row_0 sums_0, 1 row_1 sums_1 }
+
+            tile! { $left, add_row, 1: 0 row sums_of_row }
+        }
+    };
 }
 
-tile! {
-    /// Adds the product of four rows.
-    add_four: 0 row_0 sums_0, 1 row_1 sums_1, 2 row_2 sums_2, 3 row_3 sums_3
+left! {
+    Rows: fn count(self) -> usize {
+        self.starts.len()
+    }
 }
 
-tile! {
-    /// Adds the product of two rows.
-    add_two: 0 row_0 sums_0, 1 row_1 sums_1
+left! {
+    Columns: fn count(self) -> usize {
+        self.count
+    }
 }
 
-tile! {
-    /// Adds the product of one row.
-    add_row: 0 row sums_of_row
+impl<'a> Vectors<'a> {
+    /// Returns the vectors of the term that starts here.
+    #[inline(always)]
+    fn of<S: Simd, const VECTORS: usize>(&self, start: usize) -> &'a [S::f32s; VECTORS] {
+        let values = &self.values[start..][..VECTORS * S::F32_LANES];
+        &S::as_simd_f32s(values).0.as_chunks::<VECTORS>().0[0]
+    }
 }
 
 #[inline(always)]
