@@ -75,50 +75,64 @@ impl WithSimd for Gram<'_> {
             for other in (0..rows.min(first + ROWS)).step_by(COLUMNS) {
                 let right = std::array::from_fn(|index| row(other + index));
                 let products = tile(simd, left, right);
-                for (sums, products) in sums.chunks_exact_mut(rows).skip(first).zip(products) {
-                    for (sum, product) in sums[other..].iter_mut().zip(products) {
-                        *sum += product;
-                    }
+                let columns = other..rows.min(other + COLUMNS);
+                for (row, products) in (first..rows).zip(products) {
+                    let sums = &mut sums[row * rows..][columns.clone()];
+                    sums.iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
                 }
             }
         }
     }
 }
 
-/// Returns the inner products of some rows with others.
-#[inline(always)]
-fn tile<S: Simd>(
-    simd: S,
-    left: [&[f32]; ROWS],
-    right: [&[f32]; COLUMNS],
-) -> [[f32; COLUMNS]; ROWS] {
-    let mut sums = [[simd.splat_f32s(0.0); COLUMNS]; ROWS];
-    let whole = left[0].len() - left[0].len() % S::F32_LANES;
-    let left_vectors = left.map(|row| S::as_simd_f32s(&row[..whole]).0);
-    let right_vectors = right.map(|row| S::as_simd_f32s(&row[..whole]).0);
-    for place in 0..whole / S::F32_LANES {
-        let right = right_vectors.map(|vectors| vectors[place]);
-        add(simd, left_vectors.map(|vectors| vectors[place]), right, &mut sums);
-    }
-    if whole < left[0].len() {
-        let rest = |row: &[f32]| simd.partial_load_f32s(&row[whole..]);
-        add(simd, left.map(rest), right.map(rest), &mut sums);
-    }
-    sums.map(|sums| sums.map(|sum| simd.reduce_sum_f32s(sum)))
+/// Defines the function that multiplies [`ROWS`] rows with [`COLUMNS`] others. One variable for
+/// each vector: they stay in registers.
+macro_rules! tile {
+    ([$($left:ident: $($sum:ident $other:ident),+);+], [$($right:ident),+]) => {
+        /// Returns the inner products of some rows with others.
+        #[inline(always)]
+        fn tile<S: Simd>(
+            simd: S,
+            left: [&[f32]; ROWS],
+            right: [&[f32]; COLUMNS],
+        ) -> [[f32; COLUMNS]; ROWS] {
+            let whole = left[0].len() - left[0].len() % S::F32_LANES;
+            let rest = left[0].len() - whole;
+            let [$($left),+] = left.map(|row| row.split_at(whole));
+            let [$($right),+] = right.map(|row| row.split_at(whole));
+            $($(let mut $sum = simd.splat_f32s(0.0);)+)+
+            {
+                let count = whole / S::F32_LANES;
+                $(let $left = &S::as_simd_f32s($left.0).0[..count];)+
+                $(let $right = &S::as_simd_f32s($right.0).0[..count];)+
+                for place in 0..count {
+                    $(let $right = $right[place];)+
+                    $(
+                        let value = $left[place];
+                        $($sum = simd.mul_add_e_f32s(value, $other, $sum);)+
+                    )+
+                }
+            }
+            if rest > 0 {
+                $(let $right = simd.partial_load_f32s($right.1);)+
+                $(
+                    let value = simd.partial_load_f32s($left.1);
+                    $($sum = simd.mul_add_e_f32s(value, $other, $sum);)+
+                )+
+            }
+            [$([$(simd.reduce_sum_f32s($sum)),+]),+]
+        }
+    };
 }
 
-#[inline(always)]
-fn add<S: Simd>(
-    simd: S,
-    left: [S::f32s; ROWS],
-    right: [S::f32s; COLUMNS],
-    sums: &mut [[S::f32s; COLUMNS]; ROWS],
-) {
-    for (sums, left) in sums.iter_mut().zip(left) {
-        for (sum, right) in sums.iter_mut().zip(right) {
-            *sum = simd.mul_add_e_f32s(left, right, *sum);
-        }
-    }
+tile! {
+    [
+        left_0: sum_00 right_0, sum_01 right_1, sum_02 right_2;
+        left_1: sum_10 right_0, sum_11 right_1, sum_12 right_2;
+        left_2: sum_20 right_0, sum_21 right_1, sum_22 right_2;
+        left_3: sum_30 right_0, sum_31 right_1, sum_32 right_2
+    ],
+    [right_0, right_1, right_2]
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl Packed {
         let width = panel_vectors(lanes) * lanes;
         let values = match matrix.transposed {
             true => packed_columns(matrix, factors, width, lanes),
-            false => packed_rows(matrix, factors, width, lanes),
+            false => Arch::new().dispatch(PackedRows { matrix, factors, width }),
         };
         Self { depth, columns, width, values }
     }
@@ -69,25 +69,38 @@ impl Packed {
     }
 }
 
-/// Returns the panels of a matrix whose rows are in memory.
-fn packed_rows(matrix: Matrix, factors: Option<Factors>, width: usize, lanes: usize) -> Vec<f32> {
-    let mut values = Vec::with_capacity(matrix.rows * matrix.columns.next_multiple_of(lanes));
-    for start in (0..matrix.columns).step_by(width) {
-        let part = matrix.columns(start, width.min(matrix.columns - start));
-        // The last panel has fewer vectors.
-        let padding = part.columns.next_multiple_of(lanes) - part.columns;
-        for row in 0..part.rows {
-            match factors {
-                None => values.extend_from_slice(part.row(row)),
-                Some(factors) => {
-                    let factor = factors.of(row);
-                    values.extend(part.row(row).iter().map(|value| value * factor));
+/// The panels of a matrix whose rows are in memory, compiled for each vector unit.
+struct PackedRows<'a> {
+    matrix: Matrix<'a>,
+    factors: Option<Factors<'a>>,
+    width: usize,
+}
+
+impl WithSimd for PackedRows<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Vec<f32> {
+        let Self { matrix, factors, width } = self;
+        let vectors = matrix.columns.div_ceil(S::F32_LANES);
+        let mut values = Vec::with_capacity(matrix.rows * vectors * S::F32_LANES);
+        for start in (0..matrix.columns).step_by(width) {
+            let part = matrix.columns(start, width.min(matrix.columns - start));
+            // The last panel has fewer vectors.
+            let padding = part.columns.next_multiple_of(S::F32_LANES) - part.columns;
+            for row in 0..part.rows {
+                match factors {
+                    None => values.extend_from_slice(part.row(row)),
+                    Some(factors) => {
+                        let factor = factors.of(row);
+                        values.extend(part.row(row).iter().map(|value| value * factor));
+                    }
                 }
+                values.extend(std::iter::repeat_n(0.0, padding));
             }
-            values.extend(std::iter::repeat_n(0.0, padding));
         }
+        values
     }
-    values
 }
 
 /// Returns the panels of a matrix whose columns are in memory.
