@@ -32,7 +32,7 @@ pub fn gram(matrix: Matrix, sums: &mut [f32]) {
     let is_long = columns >= LONG * lanes();
     for start in (0..columns).step_by(DEPTH) {
         let part = matrix.columns(start, DEPTH.min(columns - start));
-        match is_long && rows < MANY {
+        match is_long && rows < MANY && !part.transposed {
             true => Arch::new().dispatch(Gram { part, sums }),
             false => add_packed(part, sums),
         }
@@ -44,7 +44,8 @@ pub fn gram(matrix: Matrix, sums: &mut [f32]) {
     }
 }
 
-/// Adds the products of the rows, with vectors across rows, which have to be transposed.
+/// Adds the products of the rows, with vectors across rows. They have to be transposed unless the
+/// matrix is.
 fn add_packed(part: Matrix, sums: &mut [f32]) {
     let [rows, _] = part.dims();
     for start in (0..rows).step_by(WIDTH) {
@@ -140,6 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::matrix::transpose;
 
     proptest! {
         #![proptest_config(ProptestConfig {
@@ -150,11 +152,18 @@ mod tests {
         fn gram_matrices_equal_products_in_double_precision(
             rows in prop_oneof![1usize..90, 120usize..140],
             columns in prop_oneof![1usize..50, 90usize..110, 200usize..600],
+            is_transposed: bool,
         ) {
             let values: Vec<f32> =
                 (0..rows * columns).map(|i| (i as f32 * 0.37 + 0.1).sin()).collect();
             let mut sums = vec![1.5; rows * rows];
-            gram(Matrix::new(&values, [rows, columns]), &mut sums);
+            let mut transposed = vec![0.0; rows * columns];
+            transpose(&values, [rows, columns], &mut transposed);
+            let matrix = match is_transposed {
+                true => Matrix::new(&transposed, [columns, rows]).transpose(),
+                false => Matrix::new(&values, [rows, columns]),
+            };
+            gram(matrix, &mut sums);
             for (place, sum) in sums.into_iter().enumerate() {
                 let [first, second] =
                     [place / rows, place % rows].map(|row| &values[row * columns..][..columns]);

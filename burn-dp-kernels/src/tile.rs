@@ -122,12 +122,7 @@ pub(crate) struct Sums<'a> {
 
 /// Adds a product with as many columns as a tile has, or fewer.
 #[inline(always)]
-pub(crate) fn add_vectors<S: Simd>(
-    simd: S,
-    left: impl Left,
-    right: Vectors,
-    sums: &mut Sums,
-) {
+pub(crate) fn add_vectors<S: Simd>(simd: S, left: impl Left, right: Vectors, sums: &mut Sums) {
     match sums.columns.div_ceil(S::F32_LANES) {
         1 => add_panel::<S, 1>(simd, left, right, sums),
         2 => add_panel::<S, 2>(simd, left, right, sums),

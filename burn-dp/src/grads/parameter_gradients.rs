@@ -5,7 +5,9 @@ use burn::tensor::{DType, Device, Tensor};
 use super::clock::shortest;
 use super::explanation::ExplainedParameter;
 use super::planner::{NormMethod, Plan, Planner};
-use super::rules::{Factors, Keep, Restriction, Rounding, Rule, SquaredNorms};
+use super::rules::{
+    Factors, Keep, MatrixOrder, Restriction, Rounding, Rule, SquaredNorms, Transposed,
+};
 use crate::DpError;
 use crate::model::ParameterInfo;
 use crate::ops::{row_squared_norms, row_sums, weighted_rows};
@@ -30,8 +32,20 @@ pub(super) struct ParameterGradients {
 enum Source {
     /// The record of the backward pass, and its rule.
     Rule(Box<dyn Rule>),
-    /// The gradients themselves, `[batch_size, values]`.
-    Instantiated(Tensor<2>),
+    /// The gradients themselves, `[batch_size, values]`, and the order of the values if it is not
+    /// that of the parameter.
+    Instantiated(Tensor<2>, Option<MatrixOrder>),
+}
+
+impl Source {
+    /// Instantiates the gradients of all examples, for `chunk` examples at a time where this needs
+    /// temporary tensors.
+    fn instantiated(rule: &dyn Rule, chunk: usize) -> Self {
+        match rule.instantiate_at_once() {
+            Some(Transposed { gradients, order }) => Self::Instantiated(gradients, Some(order)),
+            None => Self::Instantiated(instantiate(rule, chunk), None),
+        }
+    }
 }
 
 impl ParameterGradients {
@@ -46,7 +60,7 @@ impl ParameterGradients {
         let explained = explained(info, uses, &*rule, plan, planner);
         let source = match plan.method {
             // The record is dropped.
-            NormMethod::Instantiate => Source::Instantiated(instantiate(&*rule, plan.chunk)),
+            NormMethod::Instantiate => Source::instantiated(&*rule, plan.chunk),
             _ => Source::Rule(rule),
         };
         Self { info: info.clone(), plan, explained, source }
@@ -65,21 +79,25 @@ impl ParameterGradients {
             info: info.clone(),
             plan,
             explained: explained(info, uses, rule, plan, planner),
-            source: Source::Instantiated(instantiate(rule, chunk)),
+            source: Source::instantiated(rule, chunk),
         }
     }
 
     /// Adds the gradients of `uses` further uses.
     pub(super) fn plus(mut self, uses: usize, rule: &dyn Rule, planner: &Planner) -> Self {
         let chunk = planner.formation_chunk(rule);
-        let Source::Instantiated(rows) = self.source else {
+        let Source::Instantiated(rows, order) = self.source else {
             unreachable!("the gradients of the uses before are formed");
         };
+        let rows = in_order(rows, order);
         let sum = match chunk < rule.batch_size() {
-            true => rows + instantiate(rule, chunk),
+            true => match rule.instantiate_at_once() {
+                Some(added) => rows + added.in_order(),
+                None => rows + instantiate(rule, chunk),
+            },
             false => rule.add_to(rows),
         };
-        self.source = Source::Instantiated(sum);
+        self.source = Source::Instantiated(sum, None);
         let plan = Plan { method: NormMethod::Instantiate, chunk };
         self.explained = self.explained.plus(explained(&self.info, uses, rule, plan, planner));
         self
@@ -100,7 +118,7 @@ impl ParameterGradients {
         let norms = shortest(device, || self.squared_norms(&mut Factors::default()))?;
         let sum = shortest(device, || match &self.source {
             Source::Rule(rule) => rule.weighted_sum(coefficients.clone()),
-            Source::Instantiated(rows) => weighted_rows(coefficients.clone(), rows.clone()),
+            Source::Instantiated(rows, _) => weighted_rows(coefficients.clone(), rows.clone()),
         })?;
         let measured_seconds = norms.zip(sum).map(|(norms, sum)| norms + sum);
         Ok(ExplainedParameter { measured_seconds, ..self.explained })
@@ -112,7 +130,7 @@ impl ParameterGradients {
     pub(super) fn squared_norms(&self, factors: &mut Factors) -> SquaredNorms {
         let rule = match &self.source {
             Source::Rule(rule) => rule,
-            Source::Instantiated(rows) => {
+            Source::Instantiated(rows, _) => {
                 let values = row_squared_norms(rows.clone());
                 return SquaredNorms { values, rounding: Rounding::Relative };
             }
@@ -138,12 +156,15 @@ impl ParameterGradients {
         {
             return products;
         }
-        let direction = direction.unsqueeze::<2>();
+        let direction = match &self.source {
+            Source::Instantiated(_, Some(order)) => order.apply(direction.unsqueeze()),
+            _ => direction.unsqueeze::<2>(),
+        };
         // Added up without a matrix product, whose precision may be lower.
         let products = |rows: Tensor<2>| row_sums(rows * direction.clone());
         let chunk = |values: usize| (PRODUCT_BYTES / (values * size_of::<f32>()).max(1)).max(1);
         let parts: Vec<Tensor<1>> = match &self.source {
-            Source::Instantiated(rows) => {
+            Source::Instantiated(rows, _) => {
                 let parts = rows.clone().split(chunk(rows.dims()[1]), 0);
                 parts.into_iter().map(products).collect()
             }
@@ -160,15 +181,26 @@ impl ParameterGradients {
     /// as zero.
     pub(super) fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
         match (self.source, keep) {
-            (Source::Instantiated(rows), None) => weighted_rows(coefficients, rows),
-            (Source::Instantiated(rows), Some(keep)) => {
-                weighted_rows(coefficients, keep.apply(rows))
+            (Source::Instantiated(rows, order), keep) => {
+                let rows = match keep {
+                    Some(keep) => keep.apply(rows),
+                    None => rows,
+                };
+                in_order(weighted_rows(coefficients, rows).unsqueeze(), order).squeeze_dim(0)
             }
             (Source::Rule(rule), None) => rule.weighted_sum(coefficients),
             (Source::Rule(rule), Some(keep)) => {
                 rule.restrict(&Restriction::Keep(keep)).weighted_sum(coefficients)
             }
         }
+    }
+}
+
+/// Puts rows of values into the order of the parameter.
+fn in_order(rows: Tensor<2>, order: Option<MatrixOrder>) -> Tensor<2> {
+    match order {
+        Some(order) => order.restore(rows),
+        None => rows,
     }
 }
 
@@ -186,11 +218,8 @@ fn chunks(rule: &dyn Rule, chunk: usize) -> impl Iterator<Item = Box<dyn Rule>> 
 }
 
 /// Returns the gradients of all examples, `[batch_size, values]`, instantiated for `chunk` examples
-/// at a time where this needs temporary tensors.
+/// at a time.
 fn instantiate(rule: &dyn Rule, chunk: usize) -> Tensor<2> {
-    if let Some(gradients) = rule.instantiate_at_once() {
-        return gradients;
-    }
     let mut parts: Vec<Tensor<2>> = chunks(rule, chunk).map(|part| part.instantiate()).collect();
     if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 0) }
 }

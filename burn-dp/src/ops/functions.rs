@@ -109,8 +109,10 @@ pub(crate) fn standardized_gradients<const D: usize>(
     ))
 }
 
-/// Returns the gradients of the weight of a convolution for each example, `[batch_size, values]`,
-/// if the backend can compute them without patches.
+/// Returns the gradients of the weight of a convolution for each example,
+/// `[batch_size, groups, rows, channels]`, if the backend can compute them without patches. The
+/// matrix of each group is the transposed weight: a row for each channel of the image and place of
+/// the kernel, a column for each channel of the pixels.
 ///
 /// # Shapes
 ///
@@ -123,7 +125,7 @@ pub(crate) fn convolution_gradients<const D: usize>(
     pixels: Tensor<D>,
     weight: Shape,
     convolution: Convolution,
-) -> Option<Tensor<2>> {
+) -> Option<Tensor<4>> {
     let (image, pixels) = (image.into_dispatch(), pixels.into_dispatch());
     Dispatch::native_convolution_gradients(image, pixels, weight, convolution)
         .map(Tensor::from_dispatch)

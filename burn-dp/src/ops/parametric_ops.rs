@@ -208,7 +208,7 @@ pub trait ParametricOps: Backend {
     }
 
     /// Returns the gradients of the weight of a convolution for each example,
-    /// `[batch_size, values]`, if the backend has a native kernel for them; see
+    /// `[batch_size, groups, rows, channels]`, if the backend has a native kernel for them; see
     /// `convolution_gradients`.
     ///
     /// - image, pixels: `[batch_size, channels, …]`, the tensor that the kernel slides over, and

@@ -2,7 +2,7 @@ use std::fmt::Debug;
 
 use burn::tensor::{Shape, Tensor};
 
-use super::{Cost, Factors, Magnitudes, Restriction, SquaredNorms};
+use super::{Cost, Factors, Magnitudes, Restriction, SquaredNorms, Transposed};
 use crate::ops::weighted_rows;
 
 /// The contribution of a layer to the per-example gradients of one parameter.
@@ -43,7 +43,7 @@ pub(in crate::grads) trait Rule: Debug {
 
     /// Returns the per-example gradients if a native kernel instantiates them without temporary
     /// tensors.
-    fn instantiate_at_once(&self) -> Option<Tensor<2>> {
+    fn instantiate_at_once(&self) -> Option<Transposed> {
         None
     }
 

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 
 use crate::grads::rules::{
-    Cost, Factors, Magnitudes, Restriction, Rounding, Rule, SquaredNorms, ghost,
+    Cost, Factors, Magnitudes, Restriction, Rounding, Rule, SquaredNorms, Transposed, ghost,
 };
 use crate::ops::{additions, row_sums};
 
@@ -26,8 +26,8 @@ pub(super) trait ColumnRule: std::fmt::Debug {
         self.columns().weighted_sum(coefficients)
     }
 
-    /// Returns the per-example gradients, `[batch_size, values]`, if no columns are needed.
-    fn without_columns(&self) -> Option<Tensor<2>> {
+    /// Returns the per-example gradients if no columns are needed.
+    fn without_columns(&self) -> Option<Transposed> {
         None
     }
 
@@ -57,10 +57,11 @@ impl<R: ColumnRule + 'static> Rule for R {
     }
 
     fn instantiate(&self) -> Tensor<2> {
-        self.without_columns().unwrap_or_else(|| self.columns().instantiate())
+        let gradients = self.without_columns().map(Transposed::in_order);
+        gradients.unwrap_or_else(|| self.columns().instantiate())
     }
 
-    fn instantiate_at_once(&self) -> Option<Tensor<2>> {
+    fn instantiate_at_once(&self) -> Option<Transposed> {
         self.without_columns()
     }
 

@@ -33,7 +33,7 @@ use burn::tensor::{Shape, Tensor};
 
 use super::record::Record;
 use super::rule::size;
-use super::{Restriction, shift};
+use super::{Restriction, Transposed, shift};
 use crate::ops::{self, Convolution, Patches, Primitive};
 use columns::{ColumnRule, Columns, Sizes};
 use transposed::exchange;
@@ -110,10 +110,11 @@ impl<const D: usize> ColumnRule for ConvWeight<D> {
         }
     }
 
-    fn without_columns(&self) -> Option<Tensor<2>> {
+    fn without_columns(&self) -> Option<Transposed> {
         let (image, pixels) = (self.image.clone(), self.pixels.clone());
         let convolution = self.convolution.clone();
         ops::convolution_gradients(image, pixels, self.weight.clone(), convolution)
+            .map(Transposed::new)
     }
 
     /// Computes the ordinary gradient for scaled pixels.

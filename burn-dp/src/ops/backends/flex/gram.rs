@@ -16,15 +16,24 @@ const _: () = assert!(DEPTH == GRAM_BLOCK && DOT_ROUNDINGS <= PRODUCT_ROUNDINGS)
 /// norms of the positions, `[batch_size, positions]`.
 pub(super) fn gram(values: FloatTensor<Flex>) -> Option<(FloatTensor<Flex>, FloatTensor<Flex>)> {
     let [batch_size, positions, features] = values.shape().dims();
-    let values = values.to_contiguous();
-    let values = values.as_slice::<f32>()?;
+    // The columns of a convolution are read in place.
+    let columns = values.transpose(1, 2);
+    let (rows, columns) = (values.as_slice::<f32>(), columns.as_slice::<f32>());
+    let contiguous = (rows.is_none() && columns.is_none()).then(|| values.to_contiguous());
+    let rows = rows.or_else(|| contiguous.as_ref()?.as_slice::<f32>());
+    let is_transposed = rows.is_none();
+    let values = rows.or(columns)?;
     if values.is_empty() {
         return None;
     }
     let mut matrices = vec![0.0; batch_size * positions * positions];
     let examples = values.par_chunks_exact(positions * features);
     examples.zip(matrices.par_chunks_exact_mut(positions * positions)).for_each(|(values, to)| {
-        burn_dp_kernels::gram(Matrix::new(values, [positions, features]), to);
+        let matrix = match is_transposed {
+            true => Matrix::new(values, [features, positions]).transpose(),
+            false => Matrix::new(values, [positions, features]),
+        };
+        burn_dp_kernels::gram(matrix, to);
     });
     let squares: Vec<f32> = matrices
         .chunks_exact(positions * positions)
@@ -77,13 +86,15 @@ mod tests {
             batch_size in 1usize..6,
             positions in 1usize..80,
             features in 1usize..90,
-            view: bool,
+            view in 0..3,
         ) {
+            let tensor =
+                |shape: [usize; 3]| FloatTensor::<Flex>::from_data(arbitrary(shape).into_data());
             let values = match view {
-                true => arbitrary([positions, batch_size, features]).swap_dims(0, 1),
-                false => arbitrary([batch_size, positions, features]),
+                0 => tensor([batch_size, positions, features]),
+                1 => tensor([positions, batch_size, features]).transpose(0, 1),
+                _ => tensor([batch_size, features, positions]).transpose(1, 2),
             };
-            let values = FloatTensor::<Flex>::from_data(values.into_data());
             let (matrices, squares) = gram(values.clone()).unwrap();
             let transposed = Flex::float_swap_dims(values.clone(), 1, 2);
             let expected = Flex::float_matmul(values.clone(), transposed);

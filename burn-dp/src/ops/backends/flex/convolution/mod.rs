@@ -61,7 +61,8 @@ pub(super) fn weight_gradient(
     geometry.weight_gradient(image.as_slice::<f32>()?, pixels.as_slice::<f32>()?)
 }
 
-/// Returns the gradients of a weight of shape `weight` for each example, `[batch_size, values]`.
+/// Returns the gradients of a weight of shape `weight` for each example,
+/// `[batch_size, groups, rows, channels]`: the matrix of each group is the transposed weight.
 pub(super) fn example_gradients(
     image: &FloatTensor<Flex>,
     pixels: &FloatTensor<Flex>,
@@ -78,16 +79,10 @@ pub(super) fn example_gradients(
         .par_chunks(geometry.image_values())
         .zip(pixels.par_chunks(geometry.pixel_values()))
         .zip(values.par_chunks_mut(size));
-    // The memory of a task serves one example after another and stays in the cache.
-    examples.for_each_init(
-        || vec![0.0; size],
-        |sums, ((image, pixels), to)| {
-            sums.fill(0.0);
-            geometry.add_gradients(&planes, image, pixels, sums);
-            geometry.transpose(sums, to);
-        },
-    );
-    let data = TensorData::new(values, [geometry.batch_size, size]);
+    examples
+        .for_each(|((image, pixels), sums)| geometry.add_gradients(&planes, image, pixels, sums));
+    let Geometry { batch_size, groups, channels: [_, channels], .. } = geometry;
+    let data = TensorData::new(values, [batch_size, groups, geometry.rows(), channels]);
     Some(FloatTensor::<Flex>::from_data(data))
 }
 
@@ -325,7 +320,7 @@ mod tests {
             let native = example_gradients(&image, &pixels, &weight.shape(), &convolution);
             for example in 0..native.as_ref().map_or(0, |_| self.batch_size) {
                 let row = |tensor: &FloatTensor<Flex>| tensor.narrow(0, example, 1);
-                let native = native.as_ref().map(row).unwrap();
+                let native = native.as_ref().map(row).unwrap().transpose(2, 3);
                 let values = Shape::new([weight.shape().num_elements()]);
                 equal(native.reshape(values), gradient(row(&input), row(&grad)));
             }
