@@ -3,13 +3,15 @@
 use std::process::ExitCode;
 
 use burn_dp_bench::bench::{BenchOptions, run};
+use burn_dp_examples::training::on_thread_pool;
 use clap::Parser;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run(BenchOptions::parse()) {
+    let options = BenchOptions::parse();
+    match on_thread_pool(|| run(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

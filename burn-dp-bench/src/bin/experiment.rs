@@ -3,13 +3,15 @@
 use std::process::ExitCode;
 
 use burn_dp_bench::experiments::{ExperimentOptions, run};
+use burn_dp_examples::training::on_thread_pool;
 use clap::Parser;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run(ExperimentOptions::parse()) {
+    let options = ExperimentOptions::parse();
+    match on_thread_pool(|| run(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

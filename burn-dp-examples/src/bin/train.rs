@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use burn_dp_examples::training::{TrainOptions, run};
+use burn_dp_examples::training::{TrainOptions, on_thread_pool, run};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run(TrainOptions::read(std::env::args_os()).unwrap_or_else(|error| error.exit())) {
+    let options = TrainOptions::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match on_thread_pool(|| run(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             burn_dp_examples::print_note!("error: {error}");

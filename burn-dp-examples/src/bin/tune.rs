@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use burn_dp_examples::training::on_thread_pool;
 use burn_dp_examples::training::tune::{TuneOptions, run};
 use clap::Parser;
 
@@ -9,7 +10,8 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run(TuneOptions::parse()) {
+    let options = TuneOptions::parse();
+    match on_thread_pool(|| run(options)) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             burn_dp_examples::print_note!("error: {error}");

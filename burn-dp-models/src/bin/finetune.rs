@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+use burn_dp_examples::training::on_thread_pool;
 use burn_dp_models::finetune::{Finetune, run};
 use clap::Parser;
 
@@ -10,7 +11,8 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run(Finetune::parse()) {
+    let options = Finetune::parse();
+    match on_thread_pool(|| run(options)) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

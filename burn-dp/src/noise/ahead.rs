@@ -14,6 +14,8 @@ use crate::random::{GROUP_WORDS, Key, Keystream, NoiseSource, Purpose, Stream};
 pub(super) const PIECE_GROUPS: usize = 8;
 /// Values in a piece.
 pub(super) const PIECE_VALUES: usize = PIECE_GROUPS * GROUP_WORDS;
+/// Number of pieces that a task draws.
+const TASK_PIECES: usize = 4;
 /// Maximum number of values drawn ahead (32 MiB); the rest is drawn when it is needed.
 const LIMIT: usize = 1 << 22;
 
@@ -91,7 +93,7 @@ impl NoiseAhead {
         let threads = rayon::current_num_threads().saturating_sub(1).max(1);
         for _ in 0..threads.min(pieces.pieces.len()) {
             let pieces = Arc::downgrade(&pieces);
-            rayon::spawn(move || Pieces::draw(&pieces));
+            rayon::spawn(move || Pieces::draw(pieces));
         }
         Some(Self { key, parameters, pieces })
     }
@@ -106,30 +108,42 @@ impl NoiseAhead {
 }
 
 impl Pieces {
-    /// Draws pieces until all are started, or until no release needs them.
+    /// Draws some pieces, and leaves the others to a new task, until all are started or no release
+    /// needs them. Between two tasks, a thread that waits for a part of the model's work learns
+    /// that it is done.
     ///
     /// Between two pieces the thread does other work, which can be the pieces of another step.
     /// Their releases draw them instead; otherwise, on a busy machine, the draws of waiting steps
     /// would nest until the stack overflows.
-    fn draw(pieces: &Weak<Self>) {
+    fn draw(weak: Weak<Self>) {
         thread_local! {
             static IS_DRAWING: Cell<bool> = const { Cell::new(false) };
         }
         if IS_DRAWING.replace(true) {
             return;
         }
+        let is_left = Self::draw_some(&weak);
+        IS_DRAWING.set(false);
+        if is_left {
+            rayon::spawn(move || Self::draw(weak));
+        }
+    }
+
+    /// Draws some pieces. Returns whether others may be left.
+    fn draw_some(weak: &Weak<Self>) -> bool {
         // One for all pieces, because creating and erasing it takes a part of the time of a piece.
         let mut group = NormalGroup::new();
-        while let Some(pieces) = pieces.upgrade() {
+        for _ in 0..TASK_PIECES {
+            let Some(pieces) = weak.upgrade() else { return false };
             let Some(piece) = pieces.pieces.get(pieces.next.fetch_add(1, Ordering::Relaxed)) else {
-                break;
+                return false;
             };
             piece.normal.get_or_init(|| piece.draw(&mut group));
             drop(pieces);
             // The model's own work has priority.
             while rayon::yield_now() == Some(rayon::Yield::Executed) {}
         }
-        IS_DRAWING.set(false);
+        true
     }
 }
 
