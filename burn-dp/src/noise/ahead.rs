@@ -15,7 +15,7 @@ pub(super) const PIECE_GROUPS: usize = 8;
 /// Values in a piece.
 pub(super) const PIECE_VALUES: usize = PIECE_GROUPS * GROUP_WORDS;
 /// Number of pieces that a task draws.
-const TASK_PIECES: usize = 4;
+const TASK_PIECES: usize = 8;
 /// Maximum number of values drawn ahead (32 MiB); the rest is drawn when it is needed.
 const LIMIT: usize = 1 << 22;
 
