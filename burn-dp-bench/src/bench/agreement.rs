@@ -80,7 +80,8 @@ fn update<M: Classifier>(
     Ok(after.0.iter().zip(&before.0).map(|(after, before)| after - before).collect())
 }
 
-/// Returns the relative difference of two updates, apart from a factor that [`ROUNDED_UP`] explains.
+/// Returns the relative difference of two updates, apart from a factor that [`ROUNDED_UP`]
+/// explains.
 fn difference(found: &[f64], expected: &[f64]) -> f64 {
     let pairs = || found.iter().zip(expected);
     let square = expected.iter().map(|value| value * value).sum::<f64>();

@@ -32,8 +32,8 @@ pub(super) struct ParameterGradients {
 enum Source {
     /// The record of the backward pass, and its rule.
     Rule(Box<dyn Rule>),
-    /// The gradients themselves, `[batch_size, values]`, and the order of the values if it is not
-    /// that of the parameter.
+    /// The gradients themselves, `[batch_size, values]`, and the order of their values if the
+    /// parameter has another one.
     Instantiated(Tensor<2>, Option<MatrixOrder>),
 }
 
