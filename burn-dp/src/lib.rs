@@ -137,6 +137,7 @@ pub mod random;
 pub mod remote;
 pub mod sampling;
 pub mod schedule;
+mod thread_pool;
 #[cfg(feature = "train")]
 pub mod train;
 pub mod tune;
@@ -156,3 +157,4 @@ pub use error::DpError;
 pub use grads::{check_independence, check_independence_async};
 pub use non_private::NonPrivate;
 pub use public_data::{PublicData, PublicSource};
+pub use thread_pool::on_thread_pool;

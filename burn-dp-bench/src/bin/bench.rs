@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use burn_dp::on_thread_pool;
 use burn_dp_bench::bench::{BenchOptions, run};
-use burn_dp_examples::training::on_thread_pool;
 use clap::Parser;
 
 #[global_allocator]

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use burn_dp_examples::training::{TrainOptions, on_thread_pool, run};
+use burn_dp::on_thread_pool;
+use burn_dp_examples::training::{TrainOptions, run};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use burn_dp_examples::training::on_thread_pool;
+use burn_dp::on_thread_pool;
 use burn_dp_examples::training::tune::{TuneOptions, run};
 use clap::Parser;
 

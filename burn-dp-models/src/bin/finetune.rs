@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use burn_dp_examples::training::on_thread_pool;
+use burn_dp::on_thread_pool;
 use burn_dp_models::finetune::{Finetune, run};
 use clap::Parser;
 
