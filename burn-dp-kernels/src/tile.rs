@@ -35,37 +35,11 @@ pub(crate) trait Left: Copy {
     /// Returns the number of rows.
     fn count(self) -> usize;
 
-    /// Adds the product of [`TILE_ROWS`] rows from `first` on.
-    fn add_tile<S: Simd, const VECTORS: usize>(
+    /// Adds the product of [`TILE_ROWS`], four or two rows from `first` on, or of one.
+    fn add_rows<S: Simd, const VECTORS: usize>(
         self,
         simd: S,
-        first: usize,
-        right: Vectors,
-        sums: &mut Sums,
-    );
-
-    /// Adds the product of four rows.
-    fn add_four<S: Simd, const VECTORS: usize>(
-        self,
-        simd: S,
-        first: usize,
-        right: Vectors,
-        sums: &mut Sums,
-    );
-
-    /// Adds the product of two rows.
-    fn add_two<S: Simd, const VECTORS: usize>(
-        self,
-        simd: S,
-        first: usize,
-        right: Vectors,
-        sums: &mut Sums,
-    );
-
-    /// Adds the product of one row.
-    fn add_row<S: Simd, const VECTORS: usize>(
-        self,
-        simd: S,
+        rows: usize,
         first: usize,
         right: Vectors,
         sums: &mut Sums,
@@ -141,46 +115,48 @@ fn add_panel<S: Simd, const VECTORS: usize>(
     let rows = left.count();
     let whole = rows - rows % TILE_ROWS;
     for row in (0..whole).step_by(TILE_ROWS) {
-        left.add_tile::<S, VECTORS>(simd, row, right, sums);
+        left.add_rows::<S, VECTORS>(simd, TILE_ROWS, row, right, sums);
     }
     // The rest in as few steps as possible: a step of one row waits for each of its additions.
     let rest = rows - whole;
     if rest & 4 != 0 {
-        left.add_four::<S, VECTORS>(simd, whole, right, sums);
+        left.add_rows::<S, VECTORS>(simd, 4, whole, right, sums);
     }
     if rest & 2 != 0 {
-        left.add_two::<S, VECTORS>(simd, whole + (rest & 4), right, sums);
+        left.add_rows::<S, VECTORS>(simd, 2, whole + (rest & 4), right, sums);
     }
     if rest & 1 != 0 {
-        left.add_row::<S, VECTORS>(simd, rows - 1, right, sums);
+        left.add_rows::<S, VECTORS>(simd, 1, rows - 1, right, sums);
     }
 }
 
-/// Defines a method that adds the product of some rows. One variable for the sums of each row: they
-/// stay in registers at every level of optimization, which an array of arrays does not.
-macro_rules! tile {
-    (Rows, $name:ident, $count:literal: $($index:literal $row:ident $sums:ident),+) => {
-        #[inline(always)]
-        fn $name<S: Simd, const VECTORS: usize>(
-            self,
-            simd: S,
-            first: usize,
-            right: Vectors,
-            sums: &mut Sums,
-        ) {
-            $(let mut $sums = [simd.splat_f32s(0.0); VECTORS];)+
-            for run in 0..self.runs {
-                $(let $row = self.run(first + $index, run);)+
-                let starts = &right.starts[run * self.length..][..self.length];
-                for (term, &start) in starts.iter().enumerate() {
-                    let vectors = right.of::<S, VECTORS>(start);
-                    $($sums = multiply_add(simd, $row[term], vectors, $sums);)+
-                }
+/// Adds the products of all terms to the sums of some rows. One variable for the sums of each row:
+/// they stay in registers at every level of optimization, which an array of arrays does not.
+macro_rules! add_terms {
+    (Rows, $left:ident, $simd:ident, $first:ident, $right:ident, $count:literal:
+        $($index:literal $row:ident $sums:ident),+) => {
+        for run in 0..$left.runs {
+            $(let $row = $left.run($first + $index, run);)+
+            let starts = &$right.starts[run * $left.length..][..$left.length];
+            for (term, &start) in starts.iter().enumerate() {
+                let vectors = $right.of::<S, VECTORS>(start);
+                $($sums = multiply_add($simd, $row[term], vectors, $sums);)+
             }
-            $(sums.add(simd, first + $index, $sums);)+
         }
     };
-    (Columns, $name:ident, $count:literal: $($index:literal $row:ident $sums:ident),+) => {
+    (Columns, $left:ident, $simd:ident, $first:ident, $right:ident, $count:literal:
+        $($index:literal $row:ident $sums:ident),+) => {
+        for (term, &start) in $right.starts.iter().enumerate() {
+            let values = &$left.values[term * $left.stride + $first..][..$count];
+            let vectors = $right.of::<S, VECTORS>(start);
+            $($sums = multiply_add($simd, values[$index], vectors, $sums);)+
+        }
+    };
+}
+
+/// Defines a method that adds the product of some rows.
+macro_rules! tile {
+    ($left:ident, $name:ident, $count:literal: $($index:literal $row:ident $sums:ident),+) => {
         #[inline(always)]
         fn $name<S: Simd, const VECTORS: usize>(
             self,
@@ -190,11 +166,7 @@ macro_rules! tile {
             sums: &mut Sums,
         ) {
             $(let mut $sums = [simd.splat_f32s(0.0); VECTORS];)+
-            for (term, &start) in right.starts.iter().enumerate() {
-                let values = &self.values[term * self.stride + first..][..$count];
-                let vectors = right.of::<S, VECTORS>(start);
-                $($sums = multiply_add(simd, values[$index], vectors, $sums);)+
-            }
+            add_terms!($left, self, simd, first, right, $count: $($index $row $sums),+);
             $(sums.add(simd, first + $index, $sums);)+
         }
     };
@@ -202,10 +174,7 @@ macro_rules! tile {
 
 macro_rules! left {
     ($left:ident: $count:item) => {
-        impl Left for $left<'_> {
-            #[inline(always)]
-            $count
-
+        impl $left<'_> {
             tile! {
                 $left, add_tile, 6: 0 row_0 sums_0, 1 row_1 sums_1, 2 row_2 sums_2, 3 row_3 sums_3,
                 4 row_4 sums_4, 5 row_5 sums_5
@@ -218,6 +187,29 @@ macro_rules! left {
             tile! { $left, add_two, 2: 0 row_0 sums_0, 1 row_1 sums_1 }
 
             tile! { $left, add_row, 1: 0 row sums_of_row }
+        }
+
+        impl Left for $left<'_> {
+            #[inline(always)]
+            $count
+
+            // The number of rows is constant where this is inlined.
+            #[inline(always)]
+            fn add_rows<S: Simd, const VECTORS: usize>(
+                self,
+                simd: S,
+                rows: usize,
+                first: usize,
+                right: Vectors,
+                sums: &mut Sums,
+            ) {
+                match rows {
+                    TILE_ROWS => self.add_tile::<S, VECTORS>(simd, first, right, sums),
+                    4 => self.add_four::<S, VECTORS>(simd, first, right, sums),
+                    2 => self.add_two::<S, VECTORS>(simd, first, right, sums),
+                    _ => self.add_row::<S, VECTORS>(simd, first, right, sums),
+                }
+            }
         }
     };
 }
