@@ -2,9 +2,10 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::TensorData;
-use burn_dp_kernels::{DEPTH, DOT_ROUNDINGS, Matrix, dot};
+use burn_dp_kernels::{DEPTH, DOT_ROUNDINGS, dot};
 use rayon::prelude::*;
 
+use super::matrices;
 use super::tasks::TASK_VALUES;
 use crate::ops::row_sums::{GRAM_BLOCK, PRODUCT_ROUNDINGS};
 
@@ -15,33 +16,26 @@ const _: () = assert!(DEPTH == GRAM_BLOCK && DOT_ROUNDINGS <= PRODUCT_ROUNDINGS)
 /// `[batch_size, positions, features]` to `[batch_size, positions, positions]`, and the squared
 /// norms of the positions, `[batch_size, positions]`.
 pub(super) fn gram(values: FloatTensor<Flex>) -> Option<(FloatTensor<Flex>, FloatTensor<Flex>)> {
-    let [batch_size, positions, features] = values.shape().dims();
-    // The columns of a convolution are read in place.
-    let columns = values.transpose(1, 2);
-    let (rows, columns) = (values.as_slice::<f32>(), columns.as_slice::<f32>());
-    let contiguous = (rows.is_none() && columns.is_none()).then(|| values.to_contiguous());
-    let rows = rows.or_else(|| contiguous.as_ref()?.as_slice::<f32>());
-    let is_transposed = rows.is_none();
-    let values = rows.or(columns)?;
-    if values.is_empty() {
-        return None;
-    }
-    let mut matrices = vec![0.0; batch_size * positions * positions];
-    let examples = values.par_chunks_exact(positions * features);
-    examples.zip(matrices.par_chunks_exact_mut(positions * positions)).for_each(|(values, to)| {
-        let matrix = match is_transposed {
-            true => Matrix::new(values, [features, positions]).transpose(),
-            false => Matrix::new(values, [positions, features]),
-        };
-        burn_dp_kernels::gram(matrix, to);
-    });
-    let squares: Vec<f32> = matrices
+    let [batch_size, positions, _] = values.shape().dims();
+    // The columns of a convolution and the steps of a recurrent layer are read in place.
+    let contiguous: FloatTensor<Flex>;
+    let examples = match matrices::matrices(&values) {
+        Some(examples) => examples,
+        None => {
+            contiguous = values.to_contiguous();
+            matrices::matrices(&contiguous)?
+        }
+    };
+    let mut products = vec![0.0; batch_size * positions * positions];
+    let sums = products.par_chunks_exact_mut(positions * positions);
+    examples.into_par_iter().zip(sums).for_each(|(matrix, to)| burn_dp_kernels::gram(matrix, to));
+    let squares: Vec<f32> = products
         .chunks_exact(positions * positions)
         .flat_map(|matrix| matrix.iter().step_by(positions + 1).copied())
         .collect();
     Some((
         FloatTensor::<Flex>::from_data(TensorData::new(
-            matrices,
+            products,
             [batch_size, positions, positions],
         )),
         FloatTensor::<Flex>::from_data(TensorData::new(squares, [batch_size, positions])),

@@ -14,7 +14,25 @@ pub(super) fn matrix(tensor: &FloatTensor<Flex>) -> Option<Matrix<'_>> {
         return None;
     }
     let values = &tensor.storage::<f32>()[tensor.layout().start_offset()..];
-    match *tensor.layout().strides() {
+    placed(values, [rows, columns], [0, 1].map(|axis| tensor.layout().strides()[axis]))
+}
+
+/// Returns the matrix at each index of the first of three axes, if the rows or columns of each are
+/// contiguous in memory.
+pub(super) fn matrices(tensor: &FloatTensor<Flex>) -> Option<Vec<Matrix<'_>>> {
+    let [count, rows, columns] = tensor.shape().dims();
+    if tensor.dtype() != DType::F32 || count * rows * columns == 0 {
+        return None;
+    }
+    let [stride, strides @ ..] = [0, 1, 2].map(|axis| tensor.layout().strides()[axis]);
+    let (values, start) = (tensor.storage::<f32>(), tensor.layout().start_offset());
+    let stride = usize::try_from(stride).ok()?;
+    (0..count).map(|i| placed(&values[start + i * stride..], [rows, columns], strides)).collect()
+}
+
+/// Returns the matrix that begins with these values, if its rows or columns are contiguous.
+fn placed(values: &[f32], [rows, columns]: [usize; 2], strides: [isize; 2]) -> Option<Matrix<'_>> {
+    match strides {
         [stride, 1] if stride > 0 => {
             Some(Matrix::with_stride(values, [rows, columns], stride.unsigned_abs()))
         }
