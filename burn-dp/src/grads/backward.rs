@@ -11,6 +11,7 @@ use super::{DeviceCosts, MemoryBound, PerExampleGradients};
 use crate::DpError;
 use crate::device_read::blocking;
 use crate::model::TrainableParameters;
+use crate::ops::has_kernels;
 use crate::ops::recording::Recording;
 
 /// Options of a private backward pass.
@@ -189,7 +190,10 @@ impl PrivateBackward {
         }
 
         let rows = Rows { count: batch_size, group_size: self.group_size };
-        let planner = Planner::new(self.memory_bound, self.formation, self.costs);
+        let mut planner = Planner::new(self.memory_bound, self.formation, self.costs);
+        if has_kernels(&witness.device()) {
+            planner = planner.for_kernels();
+        }
         let collector = Collector::new(witness, &parameters, rows, planner);
         let (losses, recorder) = check.begin(losses, self.group_size, model, collector);
         let recording = Recording::start(recorder)?;

@@ -13,6 +13,9 @@ const NORM_LAUNCHES: usize = 2;
 /// Temporaries of up to this many bytes are not split, because a second launch costs more.
 const SMALL_TEMPORARY: usize = 4 << 20;
 
+/// The same on devices that compile kernels: parts are concatenated by further kernels.
+const SMALL_TEMPORARY_OF_KERNELS: usize = 32 << 20;
+
 /// How the per-example norms of one parameter are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -73,6 +76,7 @@ pub(super) enum Formation {
 pub(super) struct Planner {
     left: usize,
     chunk: usize,
+    small_temporary: usize,
     formation: Formation,
     costs: DeviceCosts,
 }
@@ -80,7 +84,13 @@ pub(super) struct Planner {
 impl Planner {
     pub(super) fn new(bound: MemoryBound, formation: Formation, costs: DeviceCosts) -> Self {
         // Gradients that are dropped after their norm may use a quarter of the bound at a time.
-        Self { left: bound.bytes, chunk: bound.bytes / 4, formation, costs }
+        let small_temporary = SMALL_TEMPORARY;
+        Self { left: bound.bytes, chunk: bound.bytes / 4, small_temporary, formation, costs }
+    }
+
+    /// Plans for a device that compiles kernels.
+    pub(super) fn for_kernels(self) -> Self {
+        Self { small_temporary: SMALL_TEMPORARY_OF_KERNELS, ..self }
     }
 
     /// Returns whether the gradients of `units` units are instantiated as soon as `rule` is
@@ -101,7 +111,7 @@ impl Planner {
     /// Returns the number of examples for which the gradients are instantiated at a time: the
     /// temporaries need no more than the record, and no more than a quarter of the bound.
     pub(super) fn formation_chunk(&self, rule: &dyn Rule) -> usize {
-        let recorded = (rule.kept_values() * size_of::<f32>()).max(SMALL_TEMPORARY);
+        let recorded = (rule.kept_values() * size_of::<f32>()).max(self.small_temporary);
         self.examples(rule.cost().temporary, recorded.min(self.chunk), rule.batch_size())
     }
 

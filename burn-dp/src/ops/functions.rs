@@ -3,7 +3,9 @@
 use burn::backend::{Backend, Dispatch, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Int, Shape, Tensor};
 
-use super::{Bias, Convolution, Kept, LayerOps, ParametricOps, Patches, Primitive, Slot, Windows};
+use super::{
+    Bias, Convolution, Kept, LayerOps, ParametricOps, Patches, Primitive, Slot, Windows, kernel_ops,
+};
 
 pub(super) fn bias_of(bias: Option<Tensor<1>>) -> Bias<Dispatch> {
     match bias {
@@ -126,6 +128,10 @@ pub(crate) fn convolution_gradients<const D: usize>(
     weight: Shape,
     convolution: Convolution,
 ) -> Option<Tensor<4>> {
+    let patches = convolution.patches(&weight, &pixels.shape());
+    if let Some(gradients) = kernel_ops::small_convolution_gradients(&image, &pixels, &patches) {
+        return Some(gradients);
+    }
     let (image, pixels) = (image.into_dispatch(), pixels.into_dispatch());
     Dispatch::native_convolution_gradients(image, pixels, weight, convolution)
         .map(Tensor::from_dispatch)

@@ -14,6 +14,7 @@
 //! | `tap` | the forward pass |
 //! | `autodiff/` | the backward steps |
 //! | `recording` | the recording of one thread |
+//! | `kernel_ops` | norms on their device |
 //! | `release_ops` | the release of sums on their device |
 //! | `recurrent/` | recurrent layers, one primitive per sequence |
 //! | `rows`, `max_pool` | softmax and normalization over the last axis, max pooling |
@@ -26,6 +27,7 @@ mod ids;
 mod kept;
 mod layer_ops;
 mod max_pool;
+mod kernel_ops;
 mod parametric_ops;
 mod primitive;
 mod primitives;
@@ -52,6 +54,8 @@ pub(crate) use ids::{bounded, first_outside, widened};
 pub use kept::{Bias, Kept};
 pub use layer_ops::LayerOps;
 pub use max_pool::Windows;
+pub(crate) use kernel_ops::norm_products;
+pub use kernel_ops::{KernelOps, RoundedUp};
 pub use parametric_ops::ParametricOps;
 pub use primitive::{LayerIds, Primitive};
 pub use primitives::{Convolution, Patches};
@@ -65,8 +69,8 @@ pub(crate) use release_ops::{
     native_erase, native_release,
 };
 pub(crate) use row_sums::{
-    additions, any, axis_product_sums, axis_sums, block_roundings, gram_roundings, row_products,
-    row_squared_norms, row_sums, weighted_rows,
+    additions, any, axis_product_sums, axis_sums, block_roundings, enlarged_squared_norms, gram_roundings,
+    row_products, row_squared_norms, row_sums, weighted_rows,
 };
 pub(crate) use same_memory::is_same_memory;
 pub use slot::Slot;

@@ -3,7 +3,7 @@
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, Tensor};
 
-use super::ParametricOps;
+use super::{ParametricOps, kernel_ops};
 use super::primitives::axes::sum_axis;
 
 /// Number of products that a native kernel for Gram matrices adds in one register. The sums of such
@@ -32,7 +32,15 @@ pub(crate) fn block_roundings(products: usize, block: usize) -> usize {
 /// - rows: `[rows, values]`, on a device without autodiff
 /// - output: `[rows]`
 pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
-    match Dispatch::native_row_squared_norms(rows.clone().into_dispatch()) {
+    enlarged_squared_norms(rows, 0.0)
+}
+
+/// Returns the squared norms of rows like [`row_squared_norms`], plus `added`.
+pub(crate) fn enlarged_squared_norms(rows: Tensor<2>, added: f64) -> Tensor<1> {
+    if let Some(norms) = kernel_ops::row_squared_norms(&rows, added) {
+        return norms;
+    }
+    let norms = match Dispatch::native_row_squared_norms(rows.clone().into_dispatch()) {
         Some(native) => Tensor::from_dispatch(native),
         None => {
             let [_, values] = rows.dims();
@@ -40,7 +48,8 @@ pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
             let rounding = (additions(values) + 3) as f64 * f64::from(f32::EPSILON);
             row_sums(rows.square()).mul_scalar(1.0 + rounding)
         }
-    }
+    };
+    if added == 0.0 { norms } else { norms.add_scalar(added) }
 }
 
 /// Returns the inner products of rows, and an upper bound on the roundings of a product.

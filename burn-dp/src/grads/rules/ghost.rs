@@ -3,7 +3,9 @@
 use burn::tensor::{Int, Tensor};
 
 use super::{Magnitudes, Rounding, SquaredNorms};
-use crate::ops::{self, additions, is_same_memory, row_products, row_squared_norms, row_sums};
+use crate::ops::{
+    self, additions, enlarged_squared_norms, is_same_memory, norm_products, row_products, row_sums,
+};
 
 /// Number of features that are multiplied at a time by Burn's kernels, which can add them one after
 /// another: for a vocabulary of 50,257 and 200 random positions, the margin for that would be up to
@@ -81,10 +83,12 @@ impl Factors {
 /// - a: `[batch_size, positions, d]`
 /// - g: `[batch_size, positions, p]`
 pub(super) fn outer(a: Tensor<3>, g: Tensor<3>, factors: &mut Factors) -> SquaredNorms {
-    let [batch_size, positions, d] = a.dims();
+    let [_, positions, d] = a.dims();
     let p = g.dims()[2];
     if positions == 1 {
-        let values = (position_norms(a) * position_norms(g)).reshape([batch_size]);
+        let (a, g): (Tensor<2>, Tensor<2>) = (a.squeeze_dim(1), g.squeeze_dim(1));
+        let values = norm_products(&a, &g, [d, p].map(lost_squares));
+        let values = values.unwrap_or_else(|| enlarged_norms(a) * enlarged_norms(g));
         return SquaredNorms { values, rounding: Rounding::Relative };
     }
     let (a, g) = (factors.of(a), factors.of(g));
@@ -200,9 +204,13 @@ pub(super) fn lengths(x: Tensor<3>) -> Tensor<2> {
 /// `[batch_size, positions]`.
 fn position_norms(x: Tensor<3>) -> Tensor<2> {
     let [batch_size, positions, features] = x.dims();
-    row_squared_norms(x.reshape([batch_size * positions, features]))
-        .add_scalar(lost_squares(features))
-        .reshape([batch_size, positions])
+    enlarged_norms(x.reshape([batch_size * positions, features])).reshape([batch_size, positions])
+}
+
+/// Returns the squared norms of rows, rounded up by the largest loss to underflow: `[rows]`.
+fn enlarged_norms(rows: Tensor<2>) -> Tensor<1> {
+    let lost = lost_squares(rows.dims()[1]);
+    enlarged_squared_norms(rows, lost)
 }
 
 /// Returns the squares of sums over the positions.

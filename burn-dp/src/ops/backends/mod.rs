@@ -8,7 +8,7 @@ mod flex;
 use burn::backend::Dispatch;
 use burn_autodiff::{Autodiff, checkpoint::strategy::CheckpointStrategy};
 
-use super::{FusedOps, ReleaseOps};
+use super::{FusedOps, KernelOps, ReleaseOps};
 
 #[cfg(any(feature = "ndarray", feature = "cube", feature = "remote"))]
 use super::{LayerOps, ParametricOps};
@@ -35,6 +35,16 @@ impl ReleaseOps for burn::backend::Flex {}
 
 #[cfg(feature = "ndarray")]
 impl ReleaseOps for burn::backend::NdArray {}
+
+/// The CPU backends have native kernels for norms, or compute them by Burn's operations.
+#[cfg(feature = "flex")]
+impl KernelOps for burn::backend::Flex {}
+
+#[cfg(feature = "ndarray")]
+impl KernelOps for burn::backend::NdArray {}
+
+/// Norms have no gradient.
+impl<B: KernelOps, C: CheckpointStrategy> KernelOps for Autodiff<B, C> {}
 
 /// Sums have no gradient.
 impl<B: ReleaseOps, C: CheckpointStrategy> ReleaseOps for Autodiff<B, C> {}
@@ -70,3 +80,6 @@ impl<C: burn_router::RouterChannel> LayerOps for burn_router::BackendRouter<C> {
 
 #[cfg(feature = "remote")]
 impl<C: burn_router::RouterChannel> ReleaseOps for burn_router::BackendRouter<C> {}
+
+#[cfg(feature = "remote")]
+impl<C: burn_router::RouterChannel> KernelOps for burn_router::BackendRouter<C> {}

@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 use super::double::{from_double, multiply, sum, to_double};
 use super::keystream::block;
 use super::normal::normal;
-use super::release::noisy;
+use super::release::{grid, noisy};
 use super::wide::{Wide, add, copy};
 
 /// Places of words after the words of a mechanism.
@@ -69,6 +69,7 @@ pub fn release_correlated(
         let index = words[FIRST_BLOCK] + u32::cast_from(unit);
         let slots = usize::cast_from(words[SLOTS]);
         let reads = usize::cast_from(words[READS]);
+        let grid = grid(words);
         // The first value of the unit in its slot, in words.
         let group = (unit / 16) * slots * 256 + 2 * (unit % 16);
 
@@ -126,7 +127,7 @@ pub fn release_correlated(
             if position < count {
                 let earlier = from_double(taken(&noise, value));
                 let noise = add(taken(&fresh, value), earlier);
-                released[position] = noisy(sums[position], noise, words);
+                released[position] = noisy(sums[position], noise, &grid);
             }
         }
     }

@@ -6,10 +6,12 @@
 #![allow(unreachable_pub, missing_docs, clippy::manual_rotate)]
 
 mod content;
+mod convolution;
 mod correlated;
 mod double;
 mod keystream;
 mod normal;
+mod norms;
 mod release;
 mod wide;
 
@@ -24,8 +26,11 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeDevice};
 
+use crate::ops::kernel_ops::{UNITS, gradients_shape, parts_shape};
 use crate::ops::release_ops::hash_shape;
-use crate::ops::{ContentHash, CorrelatedKeyedNoise, KeyedNoise, ReleaseOps};
+use crate::ops::{
+    ContentHash, CorrelatedKeyedNoise, KernelOps, KeyedNoise, Patches, ReleaseOps, RoundedUp,
+};
 use crate::random::CONTENT_BLOCK;
 
 impl ReleaseOps for CubeBackend {
@@ -132,6 +137,101 @@ impl ReleaseOps for CubeBackend {
             units,
         );
         results
+    }
+}
+
+impl KernelOps for CubeBackend {
+    fn native_part_norms(rows: FloatTensor<Self>, rounded: RoundedUp) -> FloatTensor<Self> {
+        let rows = into_contiguous(rows);
+        let (client, device) = (rows.client.clone(), rows.device.clone());
+        let values = rows.meta.shape()[1];
+        let shape = parts_shape(rows.meta.shape());
+        let (parts, groups) = (shape[1], shape.num_elements());
+        let norms = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
+        norms::part_norms::launch(
+            &client,
+            calculate_cube_count_elemwise(&client, groups * UNITS, CubeDim::new_1d(UNITS as u32)),
+            CubeDim::new_1d(UNITS as u32),
+            rows.into_buffer_arg(),
+            norms.clone().into_buffer_arg(),
+            values,
+            parts,
+            groups,
+            rounded.factor,
+            rounded.added,
+        );
+        norms
+    }
+
+    fn native_norm_products(
+        left: FloatTensor<Self>,
+        right: FloatTensor<Self>,
+        left_rounded: RoundedUp,
+        right_rounded: RoundedUp,
+    ) -> FloatTensor<Self> {
+        let (left, right) = (into_contiguous(left), into_contiguous(right));
+        let (client, device) = (left.client.clone(), left.device.clone());
+        let groups = left.meta.shape()[0];
+        let values = [&left, &right].map(|side| side.meta.shape()[1]);
+        let shape = Shape::new([groups]);
+        let norms = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
+        norms::norm_products::launch(
+            &client,
+            calculate_cube_count_elemwise(&client, groups * UNITS, CubeDim::new_1d(UNITS as u32)),
+            CubeDim::new_1d(UNITS as u32),
+            left.into_buffer_arg(),
+            right.into_buffer_arg(),
+            norms.clone().into_buffer_arg(),
+            values[0],
+            values[1],
+            groups,
+            left_rounded.factor,
+            left_rounded.added,
+            right_rounded.factor,
+            right_rounded.added,
+        );
+        norms
+    }
+
+    fn native_small_convolution_gradients(
+        image: FloatTensor<Self>,
+        pixels: FloatTensor<Self>,
+        patches: Patches,
+    ) -> FloatTensor<Self> {
+        let (image, pixels) = (into_contiguous(image), into_contiguous(pixels));
+        let (client, device) = (image.client.clone(), image.device.clone());
+        let shape = gradients_shape(image.meta.shape(), pixels.meta.shape(), &patches);
+        let [examples, groups] = [shape[0], shape[1]];
+        let channels = [&image, &pixels].map(|side| side.meta.shape()[1] / groups);
+        let [kernel_depth, kernel_height, kernel_width] = patches.kernel_size;
+        let blocks = channels[1].div_ceil(convolution::CHANNELS);
+        let units = examples * groups * blocks * channels[0] * kernel_depth * kernel_height;
+        let options = &patches.options;
+        let of_tensor = |side: &CubeTensor| [2, 3, 4].map(|axis| side.meta.shape()[axis]);
+        let mut sizes = vec![groups, channels[0], channels[1]];
+        sizes.extend(of_tensor(&image));
+        sizes.extend(of_tensor(&pixels));
+        sizes.extend(patches.kernel_size);
+        sizes.extend(options.stride);
+        sizes.extend(options.padding.map(|(before, _)| before));
+        sizes.extend(options.dilation);
+        sizes.push(units);
+        let sizes: Vec<u32> = sizes.into_iter().map(|size| size as u32).collect();
+        let sizes = upload(&client, &device, &sizes);
+        let gradients = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
+        let cube = CubeDim::new(&client, units);
+        convolution::convolution_gradients::launch(
+            &client,
+            calculate_cube_count_elemwise(&client, units, cube),
+            cube,
+            image.into_buffer_arg(),
+            pixels.into_buffer_arg(),
+            sizes.into_buffer_arg(),
+            gradients.clone().into_buffer_arg(),
+            kernel_width,
+            options.stride[2] == 1 && options.dilation[2] == 1,
+        );
+        gradients
     }
 }
 

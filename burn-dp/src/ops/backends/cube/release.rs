@@ -16,6 +16,25 @@ pub(super) const FACTOR: usize = 12;
 /// from 64-bit word `word` of block `block`.
 pub(super) const GROUP_VALUES: usize = 128;
 
+/// The grid of a mechanism: three of its words.
+#[derive(CubeType)]
+pub struct Grid {
+    reciprocal: u32,
+    exponent: u32,
+    factor: u32,
+}
+
+/// Returns the grid of a mechanism. Units load it once, because a device may load it again after
+/// each store.
+#[cube]
+pub(super) fn grid(mechanism: &[u32]) -> Grid {
+    Grid {
+        reciprocal: mechanism[RECIPROCAL],
+        exponent: mechanism[EXPONENT],
+        factor: mechanism[FACTOR],
+    }
+}
+
 /// Replaces `count` sums, given as the bits of floats, with noisy values. One unit computes the
 /// eight values of a block.
 #[cube(launch)]
@@ -30,6 +49,7 @@ pub fn release_values(
     let first = (index / 16) * 128 + index % 16;
     if first < count {
         let words = block(mechanism, 0usize, u32::cast_from(index));
+        let grid = grid(mechanism);
         for value in 0..8usize {
             let position = first + 16 * value;
             if position < count {
@@ -37,7 +57,7 @@ pub fn release_values(
                 let next = value ^ 1;
                 let other = Wide { low: words[2 * next], high: words[2 * next + 1] };
                 let noise = normal(Wide { low, high }, other, table);
-                released[position] = noisy(sums[position], noise, mechanism);
+                released[position] = noisy(sums[position], noise, &grid);
             }
         }
     }
@@ -45,11 +65,11 @@ pub fn release_values(
 
 /// Returns the sum of a float, given as its bits, on the grid and noise in units of 2^-40, scaled.
 #[cube]
-pub(super) fn noisy(bits: u32, noise: Wide, mechanism: &[u32]) -> f32 {
+pub(super) fn noisy(bits: u32, noise: Wide, grid: &Grid) -> f32 {
     let exponent = (bits >> 23) & 255;
     let mantissa = select(exponent == 0, 0u32, (bits & 0x7f_ffff) | 0x80_0000);
-    let product = product(mantissa, mechanism[RECIPROCAL]);
-    let shift = i32::cast_from(exponent) + i32::cast_from(mechanism[EXPONENT]) - 150;
+    let product = product(mantissa, grid.reciprocal);
+    let shift = i32::cast_from(exponent) + i32::cast_from(grid.exponent) - 150;
     // Down: round to nearest, half away from zero.
     let down = u32::cast_from(clamp(0 - shift, 0, 63));
     let one = Wide { low: 1u32.runtime(), high: 0u32.runtime() };
@@ -69,7 +89,7 @@ pub(super) fn noisy(bits: u32, noise: Wide, mechanism: &[u32]) -> f32 {
     let rest = select(back.low == noise.low && back.high == noise.high, 0u32, 1u32);
     let total = add(sum, high);
     let bits = to_float(Wide { low: total.low | rest, high: total.high }, up);
-    f32::reinterpret(bits) * f32::reinterpret(mechanism[FACTOR])
+    f32::reinterpret(bits) * f32::reinterpret(grid.factor)
 }
 
 /// Returns the bits of `total` 2^(up - 40), rounded to the nearest float, ties to even.
