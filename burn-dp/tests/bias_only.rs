@@ -54,7 +54,7 @@ fn kept(model: &Chain, device: &Device) -> (f64, usize) {
 
     let grads = PrivateBackward::new().run(losses, model).unwrap();
     let sum = FlatClipping::new(1.0).unwrap().clip(grads).unwrap();
-    assert_eq!(sum.statistics().reveal().examples, EXAMPLES);
+    assert_eq!(sum.statistics().unwrap().reveal().examples, EXAMPLES);
     (kept, TrainableParameters::of(model).unwrap().num_values())
 }
 

@@ -47,7 +47,7 @@ pub use explain::explain;
 pub use explanation::{ExplainedParameter, Explanation};
 pub(crate) use independence::{Compared, Probe, compare_values};
 pub use independence::{check_independence, check_independence_async};
-pub(crate) use per_example::GroupSum;
+pub(crate) use per_example::{GroupSum, NormTable};
 pub use per_example::PerExampleGradients;
 pub use planner::{MemoryBound, NormMethod};
 #[doc(hidden)]

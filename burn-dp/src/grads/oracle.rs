@@ -262,7 +262,7 @@ pub(super) fn check<P: Module, M: Module, const D: usize>(
             let losses = private_losses(private, input.clone());
             let grads = backward.run(losses, private).unwrap();
             let found = FlatClipping::new(clipping_norm).unwrap().clip(grads).unwrap();
-            let statistics = found.statistics().reveal();
+            let statistics = found.statistics().unwrap().reveal();
             assert_eq!(statistics.examples, examples);
             assert_eq!(statistics.non_finite, 0);
             compare(found, &format!("{backward:?}"));

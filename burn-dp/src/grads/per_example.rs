@@ -7,11 +7,12 @@ use super::directions::Directions;
 use super::explanation::{ExplainedParameter, Explanation};
 use super::parameter_gradients::ParameterGradients;
 use super::planner::{MemoryBound, NormMethod};
-use super::precision::Precision;
+use super::precision::{Margin, Precision};
 use super::rules::{Factors, Keep, Rounding, SquaredNorms};
 use crate::DpError;
 use crate::device_read::read_f32;
 use crate::model::{ParameterGroups, ParameterInfo};
+use crate::ops::{DeviceParameter, has_kernels};
 
 /// The gradients of the examples of one physical batch, in the form that is cheapest to clip.
 ///
@@ -38,6 +39,41 @@ pub(in crate::grads) struct SquaredNormBounds {
     pub(in crate::grads) computed: Vec<Vec<f64>>,
     /// Rounded up by the proven bound of the way that computed them.
     pub(in crate::grads) upper: Vec<Vec<f64>>,
+}
+
+/// Squared norms of the gradients of each parameter and each example, on their device.
+pub(crate) struct NormTable {
+    /// `[rows, batch_size]`.
+    pub(crate) table: Tensor<2>,
+    pub(crate) parameters: Vec<NormRow>,
+}
+
+/// The row of a parameter in a [`NormTable`], and what rounds it up.
+pub(crate) struct NormRow {
+    pub(crate) group: usize,
+    row: usize,
+    /// The margin, relative to the squared magnitudes in the next row.
+    margin: Option<Margin>,
+    /// The factor that rounds up a norm without a margin.
+    factor: f64,
+    /// What the squares can lose to underflow.
+    pub(crate) underflow: f64,
+}
+
+impl NormRow {
+    /// Returns what rounds up the norm on its device, where numbers have single precision.
+    pub(crate) fn on_device(&self) -> DeviceParameter {
+        let up = |value: f64| (value as f32).next_up();
+        match self.margin.map(Margin::parts) {
+            None if self.factor == 1.0 => DeviceParameter::Scaled { row: self.row, factor: 1.0 },
+            None => DeviceParameter::Scaled { row: self.row, factor: up(self.factor) },
+            Some([of_square, of_sums]) => DeviceParameter::WithMagnitude {
+                row: self.row,
+                of_square: up(of_square),
+                of_sums: up(of_sums),
+            },
+        }
+    }
 }
 
 impl PerExampleGradients {
@@ -134,19 +170,57 @@ impl PerExampleGradients {
     ) -> Result<SquaredNormBounds, DpError> {
         let zeros = vec![vec![0.0f64; self.batch_size]; groups.len()];
         let mut bounds = SquaredNormBounds { computed: zeros.clone(), upper: zeros };
-        if self.parameters.is_empty() {
+        let Some(NormTable { table, parameters }) = self.norm_table(groups)? else {
             return Ok(bounds);
+        };
+        let table = read_f32(table, "the norms of the gradients").await?;
+        let rows: Vec<&[f32]> = table.chunks_exact(self.batch_size).collect();
+        for NormRow { group, row, margin, factor, .. } in &parameters {
+            // Rounding can make a ghost norm negative. NaN is kept.
+            let values = rows[*row].iter();
+            let values: Vec<f64> =
+                values.map(|&value| if value < 0.0 { 0.0 } else { f64::from(value) }).collect();
+            let add = |totals: &mut [f64], values: &mut dyn Iterator<Item = f64>| {
+                totals.iter_mut().zip(values).for_each(|(total, value)| *total += value);
+            };
+            add(&mut bounds.computed[*group], &mut values.iter().copied());
+            let upper = &mut bounds.upper[*group];
+            match margin {
+                None => add(upper, &mut values.iter().map(|&value| value * factor)),
+                Some(margin) => {
+                    let rounded = values.iter().zip(rows[row + 1]);
+                    let mut rounded = rounded
+                        .map(|(&value, &magnitude)| margin.round_up(value, magnitude.into()));
+                    add(upper, &mut rounded);
+                }
+            }
+        }
+        for NormRow { group, underflow, .. } in &parameters {
+            bounds.upper[*group].iter_mut().for_each(|total| *total += underflow);
+        }
+        Ok(bounds)
+    }
+
+    /// Returns the squared norms of the gradients of each parameter and each example, and what
+    /// rounds them up; `None` if there are no gradients.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of [`ParameterGroups::index_of`] if a parameter belongs to no group.
+    pub(crate) fn norm_table(
+        &self,
+        groups: &ParameterGroups,
+    ) -> Result<Option<NormTable>, DpError> {
+        if self.parameters.is_empty() {
+            return Ok(None);
         }
         let precision = Precision::of(&self.device);
         let mut factors = Factors::default();
-        let mut rows = Vec::new();
-        let mut margins = Vec::new();
-        let mut underflow = vec![0.0f64; groups.len()];
+        let (mut rows, mut parameters) = (Vec::new(), Vec::new());
         for parameter in &self.parameters {
             let group = groups.index_of(&parameter.info.path)?;
             let SquaredNorms { values, rounding } = parameter.squared_norms(&mut factors);
-            // A bound on the loss of its squares to underflow.
-            underflow[group] += parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
+            let row = rows.len();
             rows.push(values);
             let margin = match rounding {
                 Rounding::Relative => None,
@@ -159,39 +233,22 @@ impl PerExampleGradients {
                     Some(precision.reordered(magnitudes.roundings))
                 }
             };
-            margins.push((group, margin));
+            // A bound on the loss of its squares to underflow.
+            let underflow = parameter.info.num_values() as f64 * f64::from(f32::MIN_POSITIVE);
+            let factor = precision.relative(1.0);
+            parameters.push(NormRow { group, row, margin, factor, underflow });
         }
-        let table = Tensor::<1>::stack::<2>(rows, 0);
-        let table = read_f32(table, "the norms of the gradients").await?;
-        let mut rows = table.chunks_exact(self.batch_size);
-        for (group, margin) in margins {
-            // Rounding can make a ghost norm negative. NaN is kept.
-            let values: Vec<f64> = rows
-                .next()
-                .unwrap_or_default()
-                .iter()
-                .map(|&value| if value < 0.0 { 0.0 } else { f64::from(value) })
-                .collect();
-            let add = |totals: &mut [f64], values: &mut dyn Iterator<Item = f64>| {
-                totals.iter_mut().zip(values).for_each(|(total, value)| *total += value);
-            };
-            add(&mut bounds.computed[group], &mut values.iter().copied());
-            let upper = &mut bounds.upper[group];
-            match margin {
-                None => add(upper, &mut values.iter().map(|&value| precision.relative(value))),
-                Some(margin) => {
-                    let magnitudes = rows.next().unwrap_or_default();
-                    let rounded = values.iter().zip(magnitudes);
-                    let mut rounded = rounded
-                        .map(|(&value, &magnitude)| margin.round_up(value, magnitude.into()));
-                    add(upper, &mut rounded);
-                }
-            }
-        }
-        for (upper, underflow) in bounds.upper.iter_mut().zip(underflow) {
-            upper.iter_mut().for_each(|total| *total += underflow);
-        }
-        Ok(bounds)
+        Ok(Some(NormTable { table: Tensor::<1>::stack::<2>(rows, 0), parameters }))
+    }
+
+    /// Returns whether the device computes coefficients from a [`NormTable`].
+    pub(crate) fn has_device_coefficients(&self) -> bool {
+        !self.parameters.is_empty() && has_kernels(&self.device)
+    }
+
+    /// Returns which units are examples, not padding; `None` if all are.
+    pub(crate) fn real(&self) -> Option<&[bool]> {
+        self.real.as_deref()
     }
 
     /// Returns the product of the gradient of each example with the direction of each group:
@@ -245,18 +302,55 @@ impl PerExampleGradients {
         keep: &[bool],
         groups: &ParameterGroups,
     ) -> Result<Vec<(ParamId, GroupSum)>, DpError> {
-        let device = self.device;
+        let device = self.device.clone();
         let keep = keep.contains(&false).then(|| Keep::new(keep, &device));
         // One upload per row of coefficients.
         let mut uploaded: Vec<Option<Tensor<1>>> = vec![None; coefficients.len()];
+        let row = |row: usize| {
+            let upload =
+                || Tensor::from_data(coefficients[row].as_slice(), (&device, DType::F32));
+            uploaded[row].get_or_insert_with(upload).clone()
+        };
+        self.sums(coefficients.len(), row, keep.as_ref(), groups)
+    }
+
+    /// Returns the group and the weighted sum of each parameter like
+    /// [`weighted_sum`](Self::weighted_sum), with coefficients on the device.
+    ///
+    /// # Arguments
+    ///
+    /// - `coefficients`: `[1, batch_size]`, or one row per group; zero for examples to leave out
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of [`ParameterGroups::index_of`] if a parameter belongs to no group.
+    pub(crate) fn weighted_sum_on_device(
+        self,
+        coefficients: Tensor<2>,
+        groups: &ParameterGroups,
+    ) -> Result<Vec<(ParamId, GroupSum)>, DpError> {
+        let [count, units] = coefficients.dims();
+        let rows: Vec<Tensor<1>> = match count {
+            1 => vec![coefficients.reshape([units])],
+            _ => coefficients.split(1, 0).into_iter().map(|row| row.reshape([units])).collect(),
+        };
+        // An example that is left out has a coefficient of zero in every row.
+        let keep = Keep::of(rows[0].clone());
+        self.sums(count, |row| rows[row].clone(), Some(&keep), groups)
+    }
+
+    fn sums(
+        self,
+        count: usize,
+        mut coefficients: impl FnMut(usize) -> Tensor<1>,
+        keep: Option<&Keep>,
+        groups: &ParameterGroups,
+    ) -> Result<Vec<(ParamId, GroupSum)>, DpError> {
         let sum = |parameter: ParameterGradients| {
             let group = groups.index_of(&parameter.info.path)?;
-            let row = if coefficients.len() == 1 { 0 } else { group };
-            let coefficients = uploaded[row].get_or_insert_with(|| {
-                Tensor::from_data(coefficients[row].as_slice(), (&device, DType::F32))
-            });
+            let coefficients = coefficients(if count == 1 { 0 } else { group });
             let id = parameter.info.id;
-            Ok((id, (group, parameter.weighted_sum(coefficients.clone(), keep.as_ref()))))
+            Ok((id, (group, parameter.weighted_sum(coefficients, keep))))
         };
         self.parameters.into_iter().map(sum).collect()
     }

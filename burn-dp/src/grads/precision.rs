@@ -132,6 +132,12 @@ impl Precision {
 }
 
 impl Margin {
+    /// Returns the error of a squared norm, relative to the squared magnitude, and of the norms of
+    /// the gradients that are summed, relative to the magnitude.
+    pub(super) fn parts(self) -> [f64; 2] {
+        [self.of_square, self.of_sums]
+    }
+
     /// Rounds up a squared norm.
     pub(super) fn round_up(self, squared_norm: f64, squared_magnitude: f64) -> f64 {
         let norm = (squared_norm + self.of_square * squared_magnitude).sqrt();

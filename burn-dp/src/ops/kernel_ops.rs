@@ -38,7 +38,102 @@ impl RoundedUp {
     }
 }
 
-/// Kernels for per-example norms and gradients.
+/// How coefficients follow from the norms of the parameters.
+pub(crate) struct DeviceClipping {
+    /// Whether each group has its own threshold. Otherwise there is one for all.
+    pub(crate) per_group: bool,
+    /// The constant that is added to the norm, if gradients are normalized instead of clipped.
+    pub(crate) stability: Option<f32>,
+    /// The threshold for all groups.
+    pub(crate) threshold: f32,
+    /// The factor of a norm that covers the rounding of the device.
+    pub(crate) rounding: f32,
+    pub(crate) groups: Vec<DeviceGroup>,
+    /// `false` for units that only pad the batch.
+    pub(crate) real: Option<Vec<bool>>,
+}
+
+/// A clipping group. Its squared norm is the sum of the squared norms of its parameters, times
+/// `slack`, plus `added`.
+pub(crate) struct DeviceGroup {
+    pub(crate) slack: f32,
+    pub(crate) added: f32,
+    /// The factor of its squared norm in the norm for all groups.
+    pub(crate) squared_multiplier: f32,
+    pub(crate) threshold: f32,
+    pub(crate) parameters: Vec<DeviceParameter>,
+}
+
+/// The squared norm of a parameter, from rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum DeviceParameter {
+    /// A row times a factor.
+    Scaled { row: usize, factor: f32 },
+    /// `(√(row + of_square · next row) + of_sums · √(next row))²`.
+    WithMagnitude { row: usize, of_square: f32, of_sums: f32 },
+}
+
+/// Places of the words of a [`DeviceClipping`].
+pub(super) mod words {
+    pub(in crate::ops) const PER_GROUP: usize = 0;
+    pub(in crate::ops) const NORMALIZE: usize = 1;
+    pub(in crate::ops) const STABILITY: usize = 2;
+    pub(in crate::ops) const THRESHOLD: usize = 3;
+    pub(in crate::ops) const ROUNDING: usize = 4;
+    /// The place of a word for each unit, or zero if none is padding.
+    pub(in crate::ops) const REAL: usize = 5;
+    pub(in crate::ops) const FIRST_GROUP: usize = 6;
+
+    /// Places in a group, after the number of its parameters.
+    pub(in crate::ops) const SLACK: usize = 1;
+    pub(in crate::ops) const ADDED: usize = 2;
+    pub(in crate::ops) const SQUARED_MULTIPLIER: usize = 3;
+    pub(in crate::ops) const GROUP_THRESHOLD: usize = 4;
+    pub(in crate::ops) const FIRST_PARAMETER: usize = 5;
+
+    /// A parameter has its row, whether the next row has its magnitudes, and two numbers.
+    pub(in crate::ops) const PARAMETER_WORDS: usize = 4;
+}
+
+/// A [`DeviceClipping`] for a kernel.
+#[derive(Clone, Debug)]
+pub struct ClippingWords {
+    pub(super) words: Vec<u32>,
+    /// Number of clipping groups.
+    pub(super) groups: usize,
+    /// Number of coefficients of each unit.
+    pub(super) rows: usize,
+}
+
+impl From<&DeviceClipping> for ClippingWords {
+    fn from(clipping: &DeviceClipping) -> Self {
+        let DeviceClipping { per_group, stability, threshold, rounding, groups, real } = clipping;
+        let mut words = vec![0; words::FIRST_GROUP];
+        words[words::PER_GROUP] = u32::from(*per_group);
+        words[words::NORMALIZE] = u32::from(stability.is_some());
+        words[words::STABILITY] = stability.unwrap_or(0.0).to_bits();
+        words[words::THRESHOLD] = threshold.to_bits();
+        words[words::ROUNDING] = rounding.to_bits();
+        for group in groups {
+            let DeviceGroup { slack, added, squared_multiplier, threshold, parameters } = group;
+            words.push(parameters.len() as u32);
+            words.extend([slack, added, squared_multiplier, threshold].map(|word| word.to_bits()));
+            words.extend(parameters.iter().flat_map(|parameter| match *parameter {
+                DeviceParameter::Scaled { row, factor } => [row as u32, 0, factor.to_bits(), 0],
+                DeviceParameter::WithMagnitude { row, of_square, of_sums } => {
+                    [row as u32, 1, of_square.to_bits(), of_sums.to_bits()]
+                }
+            }));
+        }
+        if let Some(real) = real {
+            words[words::REAL] = words.len() as u32;
+            words.extend(real.iter().map(|&real| u32::from(real)));
+        }
+        Self { words, groups: groups.len(), rows: if *per_group { groups.len() } else { 1 } }
+    }
+}
+
+/// Kernels for per-example norms, gradients and coefficients.
 ///
 /// An implementation detail that is public because Burn's dispatch needs it to be.
 #[doc(hidden)]
@@ -87,6 +182,37 @@ pub trait KernelOps: Backend {
         patches: Patches,
     ) -> FloatTensor<Self> {
         unreachable!("the backend has no kernels for gradients")
+    }
+
+    /// Returns `Σ coefficients[i] · rows[i]`, `[rows, values]` to `[values]`, where rows with
+    /// coefficient zero count as zero whatever they hold. Only for devices that `has_kernels`
+    /// names.
+    #[fusion(dtype = DType::F32, shape = Shape::new([rows[1]]))]
+    #[allow(unused_variables)]
+    fn native_selected_rows(
+        coefficients: FloatTensor<Self>,
+        rows: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        unreachable!("the backend has no kernels for sums")
+    }
+
+    /// Returns the squared norms of the clipping groups, `[groups, units]`, and the coefficients,
+    /// `[rows, units]`. Only for devices that `has_kernels` names.
+    ///
+    /// - table: squared norms and magnitudes of the parameters, `[any, units]`
+    #[fusion(meta = |table, clipping| {
+        let rows_of = |rows: usize| burn::backend::fusion::custom::TensorSpec::new(
+            Shape::new([rows, table.shape[1]]),
+            DType::F32,
+        );
+        (rows_of(clipping.groups), rows_of(clipping.rows))
+    })]
+    #[allow(unused_variables)]
+    fn native_coefficients(
+        table: FloatTensor<Self>,
+        clipping: ClippingWords,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        unreachable!("the backend has no kernels for coefficients")
     }
 }
 
@@ -205,4 +331,39 @@ fn is_for(rows: &[&Tensor<2>], device: &Device) -> bool {
             && count * values.div_ceil(PART) <= MAX_GROUPS
     };
     has_kernels(device) && rows.iter().all(fits)
+}
+
+/// Returns `Σ coefficients[i] · rows[i]`, where rows with coefficient zero count as zero even if
+/// they hold NaN or infinity, by a kernel of the device, if it has one.
+///
+/// # Shapes
+///
+/// - coefficients: `[rows]`, on a device without autodiff
+/// - rows: `[rows, values]`
+/// - output: `[values]`
+pub(crate) fn selected_rows(coefficients: &Tensor<1>, rows: &Tensor<2>) -> Option<Tensor<1>> {
+    let [count, values] = rows.dims();
+    let fits = rows.dtype() == DType::F32
+        && coefficients.dtype() == DType::F32
+        && count > 0
+        && values > 0
+        // Places are counted in 32 bits.
+        && count * values < 1 << 31;
+    (has_kernels(&rows.device()) && fits).then(|| {
+        let (coefficients, rows) = (coefficients.clone(), rows.clone());
+        let sums =
+            Dispatch::native_selected_rows(coefficients.into_dispatch(), rows.into_dispatch());
+        Tensor::from_dispatch(sums)
+    })
+}
+
+/// Returns the squared norms of the clipping groups, `[groups, units]`, and the coefficients,
+/// `[1, units]` or one row for each group, on a device that `has_kernels` names. The norms of units
+/// that are left out are infinite, and their coefficients are zero.
+///
+/// - table: squared norms and magnitudes of the parameters, `[any, units]`
+pub(crate) fn coefficients(table: Tensor<2>, clipping: &DeviceClipping) -> [Tensor<2>; 2] {
+    let (table, clipping) = (table.into_dispatch(), ClippingWords::from(clipping));
+    let (norms, coefficients) = Dispatch::native_coefficients(table, clipping);
+    [Tensor::from_dispatch(norms), Tensor::from_dispatch(coefficients)]
 }

@@ -14,7 +14,7 @@
 //! | `tap` | the forward pass |
 //! | `autodiff/` | the backward steps |
 //! | `recording` | the recording of one thread |
-//! | `kernel_ops` | norms on their device |
+//! | `kernel_ops` | per-example norms, gradients and coefficients on devices with kernels |
 //! | `release_ops` | the release of sums on their device |
 //! | `recurrent/` | recurrent layers, one primitive per sequence |
 //! | `rows`, `max_pool` | softmax and normalization over the last axis, max pooling |
@@ -54,8 +54,10 @@ pub(crate) use ids::{bounded, first_outside, widened};
 pub use kept::{Bias, Kept};
 pub use layer_ops::LayerOps;
 pub use max_pool::Windows;
-pub(crate) use kernel_ops::norm_products;
-pub use kernel_ops::{KernelOps, RoundedUp};
+pub use kernel_ops::{ClippingWords, KernelOps, RoundedUp};
+pub(crate) use kernel_ops::{
+    DeviceClipping, DeviceGroup, DeviceParameter, coefficients, norm_products, selected_rows,
+};
 pub use parametric_ops::ParametricOps;
 pub use primitive::{LayerIds, Primitive};
 pub use primitives::{Convolution, Patches};

@@ -4,9 +4,9 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 
 use super::releases::Mark;
-use super::sums::{Sum, marks, unreadable};
+use super::sums::{Hashing, Sum, unreadable};
 use crate::DpError;
-use crate::clipping::{ClippedSum, Count, StepNoise, Thresholds};
+use crate::clipping::{ClippedSum, ClippingStatistics, Count, StepNoise, Thresholds};
 use crate::device_read::read_f32;
 use crate::model::for_each_trained;
 use crate::noise::{CorrelatedNoise, CorrelatedStep, GaussianMechanism, NoiseAhead, not_finite};
@@ -110,18 +110,16 @@ impl Release {
     pub(crate) async fn bind<M: Module>(
         self,
         model: &M,
-        sum: ClippedSum,
+        mut sum: ClippedSum,
         gradient_noise: NoiseStep,
         count_noise: Option<NoiseStep>,
         on_host: bool,
     ) -> Result<BoundRelease, DpError> {
-        let (count_sums, releases_sum) = (sum.count_sums.clone(), sum.thresholds().releases_sum());
+        let releases_sum = sum.thresholds().releases_sum();
         let stds: &[f32] = bytemuck::cast_slice(&self.stds);
-        let counts =
-            count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&count_sums), stds]));
         let mut sums = Vec::new();
         if releases_sum {
-            let (mut clipped, mut found) = (sum.sums, Vec::new());
+            let (mut clipped, mut found) = (std::mem::take(&mut sum.sums), Vec::new());
             for_each_trained(model, |_, parameter| {
                 let sum = clipped.remove(&parameter.id).map(|(_, sum)| sum);
                 let device = match &sum {
@@ -135,7 +133,12 @@ impl Release {
             }
         }
         let key = gradient_noise.content_key();
-        let (mut marks, is_finite) = marks(&sums, key.as_ref()).await?;
+        // Started before the norms are read, so that the device is waited for once.
+        let hashing = Hashing::start(&sums, key.as_ref());
+        let (statistics, count_sums) = sum.counted().await?;
+        let counts =
+            count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&count_sums), stds]));
+        let (mut marks, is_finite) = hashing.marks(&sums, key.as_ref()).await?;
         let gradient = match &key {
             Some(key) => {
                 marks.push(key.mark(sums.len() as u32, stds));
@@ -144,13 +147,23 @@ impl Release {
             None => gradient_noise,
         };
         let prepared = self;
-        Ok(BoundRelease { prepared, count_sums, sums, releases_sum, is_finite, gradient, counts })
+        Ok(BoundRelease {
+            prepared,
+            statistics,
+            count_sums,
+            sums,
+            releases_sum,
+            is_finite,
+            gradient,
+            counts,
+        })
     }
 }
 
 /// The content of a release, and the noise that is bound to it.
 pub(crate) struct BoundRelease {
     prepared: Release,
+    statistics: ClippingStatistics,
     count_sums: Vec<f64>,
     sums: Vec<Sum>,
     releases_sum: bool,
@@ -161,6 +174,11 @@ pub(crate) struct BoundRelease {
 }
 
 impl BoundRelease {
+    /// Returns how many examples were clipped.
+    pub(crate) fn statistics(&self) -> ClippingStatistics {
+        self.statistics
+    }
+
     /// Returns the number of values of each parameter that the host adds noise to.
     pub(crate) fn lengths(&self) -> Vec<usize> {
         let length = |sum: &Sum| match sum.place() {

@@ -1,6 +1,6 @@
 //! Clipped sums before their release, on the host or on a device.
 
-use burn::tensor::{DType, DataError, Device, Tensor, TensorData};
+use burn::tensor::{DType, DataError, Device, Int, Tensor, TensorData};
 
 use crate::DpError;
 use crate::device_read::read;
@@ -56,62 +56,73 @@ fn is_released_on(device: &Device, values: usize, dtype: DType) -> bool {
     has_release(device) && dtype == DType::F32 && values <= MAX_DEVICE_VALUES
 }
 
-/// Returns the marks of the sums under `key`, and whether all sums on devices are finite. Without a
-/// key nothing is bound to the sums, and only the sums on devices are checked for values that are
-/// not finite; the host checks its own sums when it adds the noise.
-pub(super) async fn marks(
-    sums: &[Sum],
-    key: Option<&ContentKey>,
-) -> Result<(Vec<ContentMark>, bool), DpError> {
-    let (on_device, is_finite) = read_marks(sums, key).await?;
-    let mut on_device = on_device.into_iter();
-    let Some(key) = key else { return Ok((Vec::new(), is_finite)) };
-    let marks: Result<_, DpError> = (0u32..)
-        .zip(sums)
-        .map(|(position, sum)| match sum {
-            Sum::Host(sum) => Ok(key.mark(position, sum.as_slice::<f32>().map_err(unreadable)?)),
-            Sum::Device(_) => on_device.next().ok_or_else(|| DpError::device("a hash is missing")),
-        })
-        .collect();
-    Ok((marks?, is_finite))
+/// Hashes of the sums that are on a device, which the device computes until they are read.
+pub(super) struct Hashing {
+    /// `[parts, 9]`, of all sums that are not empty.
+    words: Option<Tensor<2, Int>>,
+    /// The number of values and of parts of each sum.
+    lengths: Vec<(usize, usize)>,
 }
 
-/// Hashes the sums that are on a device, and reads the hashes at once: the only read of a release
-/// there. Also returns whether these sums are finite.
-async fn read_marks(
-    sums: &[Sum],
-    key: Option<&ContentKey>,
-) -> Result<(Vec<ContentMark>, bool), DpError> {
-    if !sums.iter().any(|sum| matches!(sum, Sum::Device(_))) {
-        return Ok((Vec::new(), true));
-    }
-    let public = key.is_none().then(ContentKey::public);
-    let Some(key) = key.or(public.as_ref()) else { return Ok((Vec::new(), true)) };
-    let (mut hashes, mut lengths) = (Vec::new(), Vec::new());
-    for (position, sum) in (0u32..).zip(sums) {
-        let Sum::Device(sum) = sum else { continue };
-        let values = sum.dims()[0];
-        let hash = (values > 0).then(|| {
-            let keys = ContentHash { words: key.words(position) };
-            native_content_hash(sum.clone(), keys)
-        });
-        lengths.push((values, hash.as_ref().map_or(0, |hash| hash.dims()[0])));
-        hashes.extend(hash);
-    }
-    let words = match hashes.first().map(Tensor::device) {
-        Some(device) => {
-            let hashes = hashes.into_iter().map(|hash| hash.to_device(&device)).collect();
-            let words = read(Tensor::cat(hashes, 0), "hashes of clipped sums").await?;
-            words.try_into_vec::<i32>().map_err(unreadable)?
+impl Hashing {
+    /// Starts to hash the sums that are on a device. Without a key nothing is bound to the sums,
+    /// and only the sums on devices are checked for values that are not finite.
+    pub(super) fn start(sums: &[Sum], key: Option<&ContentKey>) -> Self {
+        let (mut hashes, mut lengths) = (Vec::new(), Vec::new());
+        if sums.iter().any(|sum| matches!(sum, Sum::Device(_))) {
+            let public = ContentKey::public();
+            let key = key.unwrap_or(&public);
+            for (position, sum) in (0u32..).zip(sums) {
+                let Sum::Device(sum) = sum else { continue };
+                let values = sum.dims()[0];
+                let hash = (values > 0).then(|| {
+                    let keys = ContentHash { words: key.words(position) };
+                    native_content_hash(sum.clone(), keys)
+                });
+                lengths.push((values, hash.as_ref().map_or(0, |hash| hash.dims()[0])));
+                hashes.extend(hash);
+            }
         }
-        None => Vec::new(),
-    };
-    let (rows, _) = words.as_chunks::<9>();
-    let is_finite = rows.iter().all(|row| row[8] == 0);
-    let mut rows = rows.iter().map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));
-    let marks = lengths.into_iter();
-    let marks = marks.map(|(length, parts)| ContentKey::combine(length, rows.by_ref().take(parts)));
-    Ok((marks.collect(), is_finite))
+        let words = hashes.first().map(Tensor::device).map(|device| {
+            Tensor::cat(hashes.into_iter().map(|hash| hash.to_device(&device)).collect(), 0)
+        });
+        Self { words, lengths }
+    }
+
+    /// Returns the marks of the sums under `key`, and whether all sums on devices are finite; the
+    /// host checks its own sums when it adds the noise. The hashes are read at once.
+    pub(super) async fn marks(
+        self,
+        sums: &[Sum],
+        key: Option<&ContentKey>,
+    ) -> Result<(Vec<ContentMark>, bool), DpError> {
+        let words = match self.words {
+            Some(words) => {
+                let words = read(words, "hashes of clipped sums").await?;
+                words.try_into_vec::<i32>().map_err(unreadable)?
+            }
+            None => Vec::new(),
+        };
+        let (rows, _) = words.as_chunks::<9>();
+        let is_finite = rows.iter().all(|row| row[8] == 0);
+        let Some(key) = key else { return Ok((Vec::new(), is_finite)) };
+        let mut rows = rows.iter().map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));
+        let mut on_device = self.lengths.into_iter().map(|(length, parts)| {
+            ContentKey::combine(length, rows.by_ref().take(parts))
+        });
+        let marks: Result<_, DpError> = (0u32..)
+            .zip(sums)
+            .map(|(position, sum)| match sum {
+                Sum::Host(sum) => {
+                    Ok(key.mark(position, sum.as_slice::<f32>().map_err(unreadable)?))
+                }
+                Sum::Device(_) => {
+                    on_device.next().ok_or_else(|| DpError::device("a hash is missing"))
+                }
+            })
+            .collect();
+        Ok((marks?, is_finite))
+    }
 }
 
 pub(super) fn unreadable(error: DataError) -> DpError {

@@ -1,14 +1,16 @@
 use std::collections::HashMap;
 
 use burn::module::ParamId;
+use burn::tensor::{DType, Tensor};
 
 use super::coefficients::Coefficients;
 use super::statistics::ClippingStatistics;
 use super::thresholds::Thresholds;
 use crate::DpError;
 use crate::NonPrivate;
-use crate::device_read::blocking;
-use crate::grads::{GroupSum, PerExampleGradients};
+use crate::device_read::{blocking, read_f64};
+use crate::grads::{GroupSum, NormTable, PerExampleGradients};
+use crate::ops::{DeviceClipping, coefficients};
 
 /// The sum of clipped per-example gradients, to which noise is added.
 ///
@@ -19,10 +21,40 @@ use crate::grads::{GroupSum, PerExampleGradients};
 #[must_use = "a clipped sum reaches the model through noise"]
 pub struct ClippedSum {
     pub(crate) sums: HashMap<ParamId, GroupSum>,
-    /// `Σ_i (b_i - ½)` of each count, exact.
-    pub(crate) count_sums: Vec<f64>,
+    /// `Σ_i (b_i - ½)` of each count, exact, without the units in `unread`.
+    count_sums: Vec<f64>,
     thresholds: Thresholds,
+    /// Without the units in `unread`.
     statistics: ClippingStatistics,
+    unread: Vec<UnreadNorms>,
+}
+
+/// The norms of units that a device clipped. They are read when they are needed for statistics and
+/// counts.
+struct UnreadNorms {
+    /// Squared norms of the groups, `[groups, units]`; infinite for units that were left out.
+    squared_norms: Tensor<2>,
+    /// `false` for units that only pad the batch.
+    real: Option<Vec<bool>>,
+}
+
+impl UnreadNorms {
+    /// Returns the number of units, padding excluded.
+    fn examples(&self) -> usize {
+        match &self.real {
+            Some(real) => real.iter().filter(|&&real| real).count(),
+            None => self.squared_norms.dims()[1],
+        }
+    }
+
+    /// Reads the norms and returns the statistics and counts that the host computes from them.
+    async fn read(&self, thresholds: &Thresholds) -> Result<Coefficients, DpError> {
+        let [_, units] = self.squared_norms.dims();
+        let norms = read_f64(self.squared_norms.clone(), "the norms of the gradients").await?;
+        let norms: Vec<Vec<f64>> = norms.chunks_exact(units).map(<[f64]>::to_vec).collect();
+        let is_real = |unit: usize| self.real.as_ref().is_none_or(|real| real[unit]);
+        Ok(thresholds.coefficients(&norms, is_real))
+    }
 }
 
 opaque_debug!(ClippedSum, |this| clipping_norm: this.thresholds.total_norm());
@@ -51,9 +83,34 @@ impl ClippedSum {
         grads: PerExampleGradients,
         thresholds: &Thresholds,
     ) -> Result<Self, DpError> {
+        if grads.has_device_coefficients() {
+            let table = grads.norm_table(thresholds.groups())?;
+            let clipping = table
+                .as_ref()
+                .and_then(|table| thresholds.device_clipping(table, grads.real()));
+            if let Some((NormTable { table, .. }, clipping)) = table.zip(clipping) {
+                return Self::on_device(grads, thresholds.clone(), table, &clipping);
+            }
+        }
         let squared_norms = grads.squared_norms(thresholds.groups()).await?;
         let coefficients = thresholds.coefficients(&squared_norms, |unit| grads.is_real(unit));
         Self::weighted(grads, thresholds.clone(), coefficients)
+    }
+
+    /// Clips with coefficients that the device computes. Nothing is read.
+    fn on_device(
+        grads: PerExampleGradients,
+        thresholds: Thresholds,
+        table: Tensor<2>,
+        clipping: &DeviceClipping,
+    ) -> Result<Self, DpError> {
+        let [squared_norms, coefficients] = coefficients(table.cast(DType::F32), clipping);
+        let unread = UnreadNorms { squared_norms, real: clipping.real.clone() };
+        let sums = grads.weighted_sum_on_device(coefficients, thresholds.groups())?;
+        let mut sum = Self::empty(thresholds);
+        sum.sums.extend(sums);
+        sum.unread.push(unread);
+        Ok(sum)
     }
 
     /// Multiplies the gradient of each example by its coefficients and returns the sum.
@@ -82,7 +139,8 @@ impl ClippedSum {
         coefficients: Coefficients,
     ) -> Self {
         let Coefficients { statistics, count_sums, .. } = coefficients;
-        Self { sums: sums.into_iter().collect(), count_sums, thresholds, statistics }
+        let (sums, unread) = (sums.into_iter().collect(), Vec::new());
+        Self { sums, count_sums, thresholds, statistics, unread }
     }
 
     /// Creates the sum of no units.
@@ -102,8 +160,35 @@ impl ClippedSum {
     }
 
     /// Returns how many examples were clipped. The numbers are exact, so they are not private.
-    pub fn statistics(&self) -> NonPrivate<ClippingStatistics> {
-        NonPrivate::new(self.statistics)
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::Device`] if the norms cannot be read from the device, and
+    /// [`DpError::InvalidState`] in a browser, where nothing can wait for them.
+    pub fn statistics(&self) -> Result<NonPrivate<ClippingStatistics>, DpError> {
+        let counted = blocking(self.counted(), "DpOptimizer::step_async")?;
+        Ok(NonPrivate::new(counted.0))
+    }
+
+    /// Returns the number of examples, padding excluded.
+    pub(crate) fn examples(&self) -> usize {
+        let unread = self.unread.iter().map(UnreadNorms::examples);
+        self.statistics.examples + unread.sum::<usize>()
+    }
+
+    /// Returns the statistics, and `Σ_i (b_i - ½)` of each count, exact. Norms on a device are read.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DpError::Device`] if the norms cannot be read.
+    pub(crate) async fn counted(&self) -> Result<(ClippingStatistics, Vec<f64>), DpError> {
+        let (mut statistics, mut count_sums) = (self.statistics, self.count_sums.clone());
+        for unread in &self.unread {
+            let read = unread.read(&self.thresholds).await?;
+            statistics += read.statistics;
+            count_sums.iter_mut().zip(read.count_sums).for_each(|(sum, other)| *sum += other);
+        }
+        Ok((statistics, count_sums))
     }
 
     /// Adds the sum over further examples of the same logical batch.
@@ -147,6 +232,7 @@ impl ClippedSum {
         }
         self.count_sums.iter_mut().zip(other.count_sums).for_each(|(sum, other)| *sum += other);
         self.statistics += other.statistics;
+        self.unread.extend(other.unread);
         Ok(())
     }
 }
@@ -169,8 +255,9 @@ mod tests {
         // Norms of 1 are below the threshold of the count, and 3 is above.
         let mut total = sum(vec![1.0, 1.0, 9.0]);
         total.accumulate(sum(vec![1.0, 1.0])).unwrap();
-        assert_eq!(total.count_sums, [4.0 * 0.5 - 0.5]);
-        assert_eq!(total.statistics().reveal().examples, 5);
+        let (statistics, count_sums) = blocking(total.counted(), "").unwrap();
+        assert_eq!(count_sums, [4.0 * 0.5 - 0.5]);
+        assert_eq!((statistics.examples, total.examples()), (5, 5));
         assert_eq!(total.clipping_norm(), 9.0);
     }
 }

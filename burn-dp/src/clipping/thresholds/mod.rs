@@ -4,6 +4,7 @@ mod bound;
 mod clipped_sum;
 mod coefficients;
 mod count;
+mod on_device;
 mod statistics;
 mod step_noise;
 #[allow(clippy::module_inception)]

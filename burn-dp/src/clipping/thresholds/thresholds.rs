@@ -5,10 +5,13 @@ use burn_dp_accountant::NeighboringRelation;
 use super::bound::{Bound, check_one_each};
 use super::coefficients::{Coefficients, Scaling};
 use super::count::{Count, CountKind, CountNoise};
+use super::on_device;
 use super::step_noise::{NoiseSplit, StepNoise};
 use crate::DpError;
 use crate::error::positive;
+use crate::grads::NormTable;
 use crate::model::ParameterGroups;
+use crate::ops::DeviceClipping;
 
 /// The clipping thresholds of one logical step, the same for all its physical batches.
 /// Coefficients, sensitivity, noise and event of the step follow from them.
@@ -282,6 +285,16 @@ impl Thresholds {
     ) -> Coefficients {
         let Inner { bound, scaling, counts, .. } = &*self.inner;
         Coefficients::new(bound, *scaling, counts, squared_norms, is_real)
+    }
+
+    /// Returns how a device computes the coefficients, or `None` if the host has to.
+    pub(super) fn device_clipping(
+        &self,
+        table: &NormTable,
+        real: Option<&[bool]>,
+    ) -> Option<DeviceClipping> {
+        let Inner { bound, scaling, groups, .. } = &*self.inner;
+        on_device::device_clipping(bound, *scaling, table, groups.len(), real)
     }
 }
 

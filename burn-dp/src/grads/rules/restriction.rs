@@ -49,6 +49,11 @@ impl Keep {
         Self { drop: Tensor::from_data(drop.as_slice(), device) }
     }
 
+    /// Keeps the examples whose coefficients are not zero.
+    pub(crate) fn of(coefficients: Tensor<1>) -> Self {
+        Self { drop: coefficients.equal_elem(0.0) }
+    }
+
     /// Repeats the choice for `group_size` rows of every example.
     pub(crate) fn repeat(&self, group_size: usize) -> Self {
         let units = self.drop.dims()[0];

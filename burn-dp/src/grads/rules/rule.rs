@@ -59,6 +59,13 @@ pub(in crate::grads) trait Rule: Debug {
         None
     }
 
+    /// Returns whether the weighted sum adds the rows of [`instantiate`](Self::instantiate), which
+    /// it does unless [`weighted_sum`](Self::weighted_sum) is overridden. Rows of examples that are
+    /// left out can then be skipped.
+    fn adds_rows(&self) -> bool {
+        false
+    }
+
     /// Returns `Σ_i coefficients[i] · gradient_i`, flattened: `[values]`.
     fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
         weighted_rows(coefficients, self.instantiate())

@@ -51,6 +51,10 @@ impl Rule for Scale {
         ops::axis_product_sums(self.input.clone(), self.output_grad.clone())
     }
 
+    fn adds_rows(&self) -> bool {
+        true
+    }
+
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
         Box::new(Self {
             input: examples.apply(&self.input),

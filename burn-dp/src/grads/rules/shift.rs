@@ -48,6 +48,10 @@ impl Rule for Shift {
         ops::axis_sums(self.output_grad.clone())
     }
 
+    fn adds_rows(&self) -> bool {
+        true
+    }
+
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
         Box::new(Self { output_grad: examples.apply(&self.output_grad) })
     }

@@ -68,7 +68,7 @@ pub(super) fn check_sum(
             ),
         ));
     }
-    let (clipped, units) = (sum.statistics().reveal().examples, part.positions().len());
+    let (clipped, units) = (sum.examples(), part.positions().len());
     if clipped != units {
         return Err(DpError::invalid(
             "sum",

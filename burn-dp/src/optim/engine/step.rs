@@ -111,7 +111,6 @@ impl PrivacyEngine {
             None => ClippedSum::empty(thresholds.clone()),
         };
         self.frozen = None;
-        let statistics = sum.statistics().reveal();
         let on_host = self.correlated.as_ref().is_some_and(|noise| noise.stays_on_host(dimension));
         let bound = prepared.bind(model, sum, gradient_noise, count_noise, on_host).await?;
         // Recorded first, so that an interrupted release is accounted for.
@@ -121,7 +120,7 @@ impl PrivacyEngine {
         }
         self.independence.end_of_step(step);
         self.next_step += 1;
-        let lengths = bound.lengths();
+        let (statistics, lengths) = (bound.statistics(), bound.lengths());
         let next_noise = self.next_noise.take();
         let (gradients, fractions) =
             bound.release(model, next_noise.as_ref(), self.correlated.as_mut()).await?;

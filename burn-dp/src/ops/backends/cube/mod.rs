@@ -5,6 +5,7 @@
 // The macros of CubeCL create their own modules and have no rotation.
 #![allow(unreachable_pub, missing_docs, clippy::manual_rotate)]
 
+mod coefficients;
 mod content;
 mod convolution;
 mod correlated;
@@ -29,7 +30,7 @@ use burn_cubecl::{CubeBackend, CubeDevice};
 use crate::ops::kernel_ops::{UNITS, gradients_shape, parts_shape};
 use crate::ops::release_ops::hash_shape;
 use crate::ops::{
-    ContentHash, CorrelatedKeyedNoise, KernelOps, KeyedNoise, Patches, ReleaseOps, RoundedUp,
+    ClippingWords, ContentHash, CorrelatedKeyedNoise, KernelOps, KeyedNoise, Patches, ReleaseOps, RoundedUp,
 };
 use crate::random::CONTENT_BLOCK;
 
@@ -232,6 +233,59 @@ impl KernelOps for CubeBackend {
             options.stride[2] == 1 && options.dilation[2] == 1,
         );
         gradients
+    }
+
+    fn native_selected_rows(
+        coefficients: FloatTensor<Self>,
+        rows: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let (coefficients, rows) = (bits_of(coefficients), bits_of(rows));
+        let (client, device) = (rows.client.clone(), rows.device.clone());
+        let [count, values] = [0, 1].map(|axis| rows.meta.shape()[axis]);
+        let shape = Shape::new([values]);
+        let sums = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
+        let cube = CubeDim::new(&client, values);
+        coefficients::selected_rows::launch(
+            &client,
+            calculate_cube_count_elemwise(&client, values, cube),
+            cube,
+            coefficients.into_buffer_arg(),
+            rows.into_buffer_arg(),
+            sums.clone().into_buffer_arg(),
+            count,
+            values,
+        );
+        sums
+    }
+
+    fn native_coefficients(
+        table: FloatTensor<Self>,
+        clipping: ClippingWords,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let table = bits_of(table);
+        let (client, device) = (table.client.clone(), table.device.clone());
+        let units = table.meta.shape()[1];
+        let settings = upload(&client, &device, &clipping.words);
+        let [norms, coefficients] = [clipping.groups, clipping.rows].map(|rows| {
+            let shape = Shape::new([rows, units]);
+            empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::F32)
+        });
+        let mut words = norms.clone();
+        words.dtype = DType::U32;
+        let cube = CubeDim::new(&client, units);
+        coefficients::coefficients::launch(
+            &client,
+            calculate_cube_count_elemwise(&client, units, cube),
+            cube,
+            table.into_buffer_arg(),
+            settings.into_buffer_arg(),
+            words.into_buffer_arg(),
+            coefficients.clone().into_buffer_arg(),
+            units,
+            clipping.groups,
+            clipping.rows,
+        );
+        (norms, coefficients)
     }
 }
 
