@@ -238,7 +238,16 @@ impl GaussianMechanism {
     /// Public for benchmarks: the optimizer checks the sums first.
     #[doc(hidden)]
     pub fn release_on_device(&self, stream: Stream, sums: Tensor<1>) -> Tensor<1> {
-        native_release(sums, self.keyed_noise(stream))
+        Self::release_all_on_device(vec![(*self, stream, sums)]).remove(0)
+    }
+
+    /// Returns the sums of parameters with noise, scaled, each like
+    /// [`release_on_device`](Self::release_on_device).
+    pub(crate) fn release_all_on_device(parts: Vec<(Self, Stream, Tensor<1>)>) -> Vec<Tensor<1>> {
+        let keyed = |(mechanism, stream, sums): (Self, Stream, Tensor<1>)| {
+            (sums, mechanism.keyed_noise(stream))
+        };
+        native_release(parts.into_iter().map(keyed).collect())
     }
 
     /// Returns sums with correlated noise like [`release_on_device`](Self::release_on_device): the

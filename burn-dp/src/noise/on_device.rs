@@ -128,7 +128,7 @@ fn a_device_releases_sums_of_every_magnitude() {
 /// Returns the mark and whether all values are finite.
 fn mark(key: &ContentKey, values: &[f32], device: &Device) -> (ContentMark, bool) {
     let hash = ContentHash { words: key.words(3) };
-    let hash = native_content_hash(tensor(values, device), hash);
+    let hash = native_content_hash(vec![(tensor(values, device), hash)]).remove(0);
     let words: Vec<i32> = hash.into_data().try_into_vec().unwrap();
     let rows = words.as_chunks::<9>().0;
     let parts = rows.iter().map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));

@@ -196,6 +196,17 @@ pub trait KernelOps: Backend {
         unreachable!("the backend has no kernels for sums")
     }
 
+    /// Returns `coefficients[i] · rows[i]`, `[rows, values]`, where rows with coefficient zero become
+    /// zero whatever they hold. Only for devices that `has_kernels` names.
+    #[fusion(dtype = DType::F32, shape = rows)]
+    #[allow(unused_variables)]
+    fn native_scaled(
+        rows: FloatTensor<Self>,
+        coefficients: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        unreachable!("the backend has no kernels for products")
+    }
+
     /// Returns the squared norms of the clipping groups, `[groups, units]`, and the coefficients,
     /// `[rows, units]`. Only for devices that `has_kernels` names.
     ///
@@ -338,23 +349,49 @@ fn is_for(rows: &[&Tensor<2>], device: &Device) -> bool {
 ///
 /// # Shapes
 ///
-/// - coefficients: `[rows]`, on a device without autodiff
+/// - coefficients: `[rows]`, in single precision, on a device without autodiff
 /// - rows: `[rows, values]`
 /// - output: `[values]`
 pub(crate) fn selected_rows(coefficients: &Tensor<1>, rows: &Tensor<2>) -> Option<Tensor<1>> {
-    let [count, values] = rows.dims();
-    let fits = rows.dtype() == DType::F32
-        && coefficients.dtype() == DType::F32
-        && count > 0
-        && values > 0
-        // Places are counted in 32 bits.
-        && count * values < 1 << 31;
-    (has_kernels(&rows.device()) && fits).then(|| {
+    selects(rows).then(|| {
         let (coefficients, rows) = (coefficients.clone(), rows.clone());
         let sums =
             Dispatch::native_selected_rows(coefficients.into_dispatch(), rows.into_dispatch());
         Tensor::from_dispatch(sums)
     })
+}
+
+/// Returns whether kernels leave out examples with coefficient zero, even if they hold NaN or
+/// infinity, where they multiply `tensor` by coefficients.
+pub(crate) fn selects<const D: usize>(tensor: &Tensor<D>) -> bool {
+    let values = tensor.shape().num_elements();
+    // Places are counted in 32 bits.
+    let fits = tensor.dtype() == DType::F32 && values > 0 && values < 1 << 31;
+    has_kernels(&tensor.device()) && fits
+}
+
+/// Returns each example times its coefficient. Examples with coefficient zero become zero even if
+/// they hold NaN or infinity, if the device [selects](selects) them.
+///
+/// # Shapes
+///
+/// - tensor: `[batch_size, …]`, on a device without autodiff
+/// - coefficients: `[batch_size]`, in single precision
+pub(crate) fn scaled_examples<const D: usize>(
+    tensor: Tensor<D>,
+    coefficients: Tensor<1>,
+) -> Tensor<D> {
+    let shape = tensor.shape();
+    let batch_size = shape[0];
+    if selects(&tensor) {
+        let rows: Tensor<2> = tensor.reshape([batch_size, shape.num_elements() / batch_size]);
+        let (rows, coefficients) = (rows.into_dispatch(), coefficients.into_dispatch());
+        return Tensor::<2>::from_dispatch(Dispatch::native_scaled(rows, coefficients))
+            .reshape(shape);
+    }
+    let mut of_examples = [1; D];
+    of_examples[0] = batch_size;
+    tensor * coefficients.reshape(of_examples)
 }
 
 /// Returns the squared norms of the clipping groups, `[groups, units]`, and the coefficients,

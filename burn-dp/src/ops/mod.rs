@@ -56,7 +56,8 @@ pub use layer_ops::LayerOps;
 pub use max_pool::Windows;
 pub use kernel_ops::{ClippingWords, KernelOps, RoundedUp};
 pub(crate) use kernel_ops::{
-    DeviceClipping, DeviceGroup, DeviceParameter, coefficients, norm_products, selected_rows,
+    DeviceClipping, DeviceGroup, DeviceParameter, coefficients, norm_products, scaled_examples,
+    selected_rows, selects,
 };
 pub use parametric_ops::ParametricOps;
 pub use primitive::{LayerIds, Primitive};
@@ -65,7 +66,7 @@ pub use recurrent::{
     Cell, FusedOps, GateFunction, GateIds, GateParameters, GruCell, LstmCell, Recurrence, RnnCell,
 };
 pub(crate) use recurrent::{activation, recurrent};
-pub use release_ops::{ContentHash, CorrelatedKeyedNoise, KeyedNoise, ReleaseOps};
+pub use release_ops::{ContentHash, CorrelatedKeyedNoise, KeyedNoise, PlacedNoise, ReleaseOps};
 pub(crate) use release_ops::{
     Earlier, has_kernels, has_release, native_content_hash, native_correlated_release,
     native_erase, native_release,

@@ -2,14 +2,13 @@ use burn::backend::{
     Backend, Dispatch, backend_extension,
     tensor::{FloatTensor, IntTensor},
 };
-use burn::tensor::{Device, Int, Shape, Tensor};
-use zeroize::Zeroize;
+use burn::tensor::{DType, Device, Int, Shape, Tensor};
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::random::CONTENT_BLOCK;
 
 /// The noise of one parameter in one step, for a device.
 #[derive(Clone)]
-#[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub struct KeyedNoise {
     /// The key of the step and the number of the stream.
     pub(crate) stream: [u32; 10],
@@ -23,7 +22,6 @@ pub struct KeyedNoise {
 
 impl KeyedNoise {
     /// Returns everything except the table.
-    #[cfg(feature = "cube")]
     pub(super) fn words(&self) -> [u32; 13] {
         let mut words = [0; 13];
         words[..10].copy_from_slice(&self.stream);
@@ -34,6 +32,16 @@ impl KeyedNoise {
         ]);
         words
     }
+}
+
+/// The noise of one parameter, whose words were uploaded.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cube"), allow(dead_code))]
+pub struct PlacedNoise {
+    /// Place of its first word.
+    pub(super) place: usize,
+    /// Coefficients of the normal quantile.
+    pub(super) table: &'static [u8],
 }
 
 impl Drop for KeyedNoise {
@@ -121,7 +129,6 @@ impl CorrelatedKeyedNoise {
 
 /// The keys of the hash of one parameter's sums; see `random::content`.
 #[derive(Clone)]
-#[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub struct ContentHash {
     pub(crate) words: Vec<u32>,
 }
@@ -147,9 +154,15 @@ impl Drop for ContentHash {
 pub trait ReleaseOps: Backend {
     /// Returns sums with noise, scaled: the same bits as the release on the host. Only for backends
     /// that `has_release` names.
+    ///
+    /// - words: of all sums
     #[fusion(dtype = sums, shape = sums)]
     #[allow(unused_variables)]
-    fn native_release(sums: FloatTensor<Self>, noise: KeyedNoise) -> FloatTensor<Self> {
+    fn native_release(
+        sums: FloatTensor<Self>,
+        words: IntTensor<Self>,
+        noise: PlacedNoise,
+    ) -> FloatTensor<Self> {
         no_kernel()
     }
 
@@ -179,9 +192,15 @@ pub trait ReleaseOps: Backend {
     /// Returns the hashes of parts of `values`: `[parts, 9]`. The first eight words of a part are
     /// four integers of 64 bits; the ninth is one if a value of the part is not finite. Only for
     /// backends that `has_release` names.
-    #[fusion(dtype = burn::tensor::DType::I32, shape = hash_shape(values))]
+    ///
+    /// - words: the keys of all values; those of these values begin at `place`
+    #[fusion(dtype = DType::I32, shape = hash_shape(values))]
     #[allow(unused_variables)]
-    fn native_content_hash(values: FloatTensor<Self>, hash: ContentHash) -> IntTensor<Self> {
+    fn native_content_hash(
+        values: FloatTensor<Self>,
+        words: IntTensor<Self>,
+        place: usize,
+    ) -> IntTensor<Self> {
         no_kernel()
     }
 }
@@ -214,9 +233,53 @@ pub(crate) fn has_kernels(device: &Device) -> bool {
     }
 }
 
-/// Returns sums with noise like [`ReleaseOps::native_release`], `[values]`.
-pub(crate) fn native_release(sums: Tensor<1>, noise: KeyedNoise) -> Tensor<1> {
-    Tensor::from_dispatch(Dispatch::native_release(sums.into_dispatch(), noise))
+/// Returns sums with noise like [`ReleaseOps::native_release`], `[values]` each. What the kernels
+/// need is uploaded at once, because an upload waits for the kernels before it to start.
+pub(crate) fn native_release(parts: Vec<(Tensor<1>, KeyedNoise)>) -> Vec<Tensor<1>> {
+    let mut uploads = Uploads::default();
+    let places: Vec<_> = parts
+        .iter()
+        .map(|(sums, noise)| uploads.push(&sums.device(), &*Zeroizing::new(noise.words())))
+        .collect();
+    let words = uploads.finish();
+    let release = |((sums, noise), place): ((Tensor<1>, KeyedNoise), Place)| {
+        let words = words[place.device].clone().into_dispatch();
+        let noise = PlacedNoise { place: place.first, table: noise.table };
+        Tensor::from_dispatch(Dispatch::native_release(sums.into_dispatch(), words, noise))
+    };
+    parts.into_iter().zip(places).map(release).collect()
+}
+
+/// Words for the kernels of some devices.
+#[derive(Default)]
+struct Uploads(Vec<(Device, Zeroizing<Vec<u32>>)>);
+
+/// The place of some words.
+#[derive(Clone, Copy)]
+struct Place {
+    device: usize,
+    first: usize,
+}
+
+impl Uploads {
+    fn push(&mut self, device: &Device, words: &[u32]) -> Place {
+        let index = self.0.iter().position(|(found, _)| found == device).unwrap_or_else(|| {
+            self.0.push((device.clone(), Zeroizing::default()));
+            self.0.len() - 1
+        });
+        let of_device = &mut self.0[index].1;
+        let first = of_device.len();
+        of_device.extend(words);
+        Place { device: index, first }
+    }
+
+    fn finish(self) -> Vec<Tensor<1, Int>> {
+        let upload = |(device, words): &(Device, Zeroizing<Vec<u32>>)| {
+            let words = bytemuck::cast_slice::<u32, i32>(words);
+            Tensor::from_data(words, (device, DType::I32))
+        };
+        self.0.iter().map(upload).collect()
+    }
 }
 
 /// Returns sums with noise, and the memory after it, as
@@ -236,7 +299,20 @@ pub(crate) fn native_erase(memory: Tensor<1, Int>) -> Tensor<1, Int> {
     Tensor::from_dispatch(Dispatch::native_erase(memory.into_dispatch()))
 }
 
-/// Returns hashes like [`ReleaseOps::native_content_hash`], `[parts, 9]`.
-pub(crate) fn native_content_hash(values: Tensor<1>, hash: ContentHash) -> Tensor<2, Int> {
-    Tensor::from_dispatch(Dispatch::native_content_hash(values.into_dispatch(), hash))
+/// Returns hashes like [`ReleaseOps::native_content_hash`], `[parts, 9]` each. The keys are
+/// uploaded at once.
+pub(crate) fn native_content_hash(parts: Vec<(Tensor<1>, ContentHash)>) -> Vec<Tensor<2, Int>> {
+    let mut uploads = Uploads::default();
+    let place = |(values, hash): (Tensor<1>, ContentHash)| {
+        let place = uploads.push(&values.device(), &hash.words);
+        (values, place)
+    };
+    let parts: Vec<_> = parts.into_iter().map(place).collect();
+    let words = uploads.finish();
+    let hash = |(values, place): (Tensor<1>, Place)| {
+        let words = words[place.device].clone().into_dispatch();
+        let values = values.into_dispatch();
+        Tensor::from_dispatch(Dispatch::native_content_hash(values, words, place.first))
+    };
+    parts.into_iter().map(hash).collect()
 }

@@ -244,7 +244,7 @@ impl BoundRelease {
             _ => None,
         };
         let mut correlated = step.iter_mut().flat_map(CorrelatedStep::parameters);
-        let mut on_host = Vec::new();
+        let (mut on_host, mut on_device, mut of_device) = (Vec::new(), Vec::new(), Vec::new());
         for ((sum, stream), &group) in sums.iter_mut().zip(streams).zip(&prepared.groups) {
             let (mechanism, correlated) = (prepared.mechanisms[group], correlated.next());
             match (sum, correlated) {
@@ -260,11 +260,14 @@ impl BoundRelease {
                         mechanism.release_correlated_on_device(stream, values, &mut correlated)?;
                 }
                 (Sum::Device(sum), None) if is_finite => {
-                    *sum = mechanism.release_on_device(stream, sum.clone());
+                    on_device.push((mechanism, stream, sum.clone()));
+                    of_device.push(sum);
                 }
                 (Sum::Device(_), None) => {}
             }
         }
+        let noisy = GaussianMechanism::release_all_on_device(on_device);
+        of_device.into_iter().zip(noisy).for_each(|(sum, noisy)| *sum = noisy);
         GaussianMechanism::release_parameters(on_host, drawn)?;
         if !is_finite {
             return Err(not_finite());

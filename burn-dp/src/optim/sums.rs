@@ -68,21 +68,22 @@ impl Hashing {
     /// Starts to hash the sums that are on a device. Without a key nothing is bound to the sums,
     /// and only the sums on devices are checked for values that are not finite.
     pub(super) fn start(sums: &[Sum], key: Option<&ContentKey>) -> Self {
-        let (mut hashes, mut lengths) = (Vec::new(), Vec::new());
+        let (mut parts, mut values) = (Vec::new(), Vec::new());
         if sums.iter().any(|sum| matches!(sum, Sum::Device(_))) {
             let public = ContentKey::public();
             let key = key.unwrap_or(&public);
             for (position, sum) in (0u32..).zip(sums) {
                 let Sum::Device(sum) = sum else { continue };
-                let values = sum.dims()[0];
-                let hash = (values > 0).then(|| {
-                    let keys = ContentHash { words: key.words(position) };
-                    native_content_hash(sum.clone(), keys)
-                });
-                lengths.push((values, hash.as_ref().map_or(0, |hash| hash.dims()[0])));
-                hashes.extend(hash);
+                values.push(sum.dims()[0]);
+                if sum.dims()[0] > 0 {
+                    parts.push((sum.clone(), ContentHash { words: key.words(position) }));
+                }
             }
         }
+        let hashes = native_content_hash(parts);
+        let mut numbers = hashes.iter().map(|hash| hash.dims()[0]);
+        let mut number = |values| if values > 0 { numbers.next().unwrap_or(0) } else { 0 };
+        let lengths = values.into_iter().map(|values| (values, number(values))).collect();
         let words = hashes.first().map(Tensor::device).map(|device| {
             Tensor::cat(hashes.into_iter().map(|hash| hash.to_device(&device)).collect(), 0)
         });

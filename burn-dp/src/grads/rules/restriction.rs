@@ -1,5 +1,7 @@
 use burn::tensor::{Bool, Device, Int, Tensor};
 
+use crate::ops::selects;
+
 /// A restriction of a rule to some examples of a batch.
 pub(crate) enum Restriction<'a> {
     /// All examples.
@@ -23,6 +25,16 @@ impl Restriction<'_> {
             Self::All => tensor,
             Self::Range { start, length } => tensor.narrow(0, *start, *length),
             Self::Keep(keep) => keep.apply(tensor),
+        }
+    }
+
+    /// Restricts the rows of a recorded tensor that the weighted sum multiplies by the coefficients
+    /// with [`scaled_examples`](crate::ops::scaled_examples), which leaves out examples with
+    /// coefficient zero where it [selects](selects) them.
+    pub(crate) fn apply_scaled<const D: usize>(&self, tensor: &Tensor<D>) -> Tensor<D> {
+        match self {
+            Self::Keep(_) if selects(tensor) => tensor.clone(),
+            _ => self.apply(tensor),
         }
     }
 

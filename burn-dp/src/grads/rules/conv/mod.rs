@@ -119,9 +119,7 @@ impl<const D: usize> ColumnRule for ConvWeight<D> {
 
     /// Computes the ordinary gradient for scaled pixels.
     fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
-        let mut shape = [1; D];
-        shape[0] = self.pixels.dims()[0];
-        let pixels = self.pixels.clone() * coefficients.reshape(shape);
+        let pixels = ops::scaled_examples(self.pixels.clone(), coefficients);
         let transposed = self.convolution.is_transposed();
         let (input, output_grad) = exchange(transposed, self.image.clone(), pixels);
         ops::weight_gradient(
@@ -135,7 +133,7 @@ impl<const D: usize> ColumnRule for ConvWeight<D> {
     fn restrict(&self, examples: &Restriction) -> Self {
         Self {
             image: examples.apply(&self.image),
-            pixels: examples.apply(&self.pixels),
+            pixels: examples.apply_scaled(&self.pixels),
             ..self.clone()
         }
     }

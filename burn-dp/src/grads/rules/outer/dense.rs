@@ -1,9 +1,9 @@
 use burn::tensor::Tensor;
 
-use super::positions::{flat, regrouped, scaled};
+use super::positions::{flat, regrouped};
 use crate::grads::rules::rule::size;
 use crate::grads::rules::{Factors, Restriction, SquaredNorms, ghost};
-use crate::ops::{row_sums, weighted_outer_products};
+use crate::ops::{row_sums, scaled_examples, weighted_outer_products};
 
 /// Positions with two dense factors.
 #[derive(Clone, Debug)]
@@ -58,13 +58,13 @@ impl Dense {
     pub(super) fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<2> {
         let (left, right) = (self.left.clone(), self.right.clone());
         weighted_outer_products(left, right, coefficients.clone()).unwrap_or_else(|| {
-            let scaled = flat(scaled(&self.right, coefficients));
+            let scaled = flat(scaled_examples(self.right.clone(), coefficients));
             flat(self.left.clone()).transpose().matmul(scaled)
         })
     }
 
     pub(super) fn restrict(&self, examples: &Restriction) -> Self {
-        Self { left: examples.apply(&self.left), right: examples.apply(&self.right) }
+        Self { left: examples.apply(&self.left), right: examples.apply_scaled(&self.right) }
     }
 
     pub(super) fn regroup(&self, group_size: usize) -> Self {

@@ -1,9 +1,9 @@
 use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
-use super::positions::{flat, regrouped, scaled};
+use super::positions::{flat, regrouped};
 use crate::grads::rules::rule::size;
 use crate::grads::rules::{Restriction, SquaredNorms, ghost};
-use crate::ops::row_sums;
+use crate::ops::{row_sums, scaled_examples};
 
 /// Positions whose left factor is a unit vector.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Indexed {
 
     pub(super) fn weighted_sum(&self, rows: usize, coefficients: Tensor<1>) -> Tensor<2> {
         let [batch_size, positions] = self.ids.dims();
-        let scaled = flat(scaled(&self.right, coefficients));
+        let scaled = flat(scaled_examples(self.right.clone(), coefficients));
         let columns = scaled.dims()[1];
         let ids = self.ids.clone().reshape([batch_size * positions]);
         Tensor::<2>::zeros([rows, columns], (&scaled.device(), scaled.dtype())).select_assign(
@@ -90,7 +90,7 @@ impl Indexed {
     }
 
     pub(super) fn restrict(&self, examples: &Restriction) -> Self {
-        Self { ids: examples.apply_ids(&self.ids), right: examples.apply(&self.right) }
+        Self { ids: examples.apply_ids(&self.ids), right: examples.apply_scaled(&self.right) }
     }
 
     pub(super) fn regroup(&self, group_size: usize) -> Self {

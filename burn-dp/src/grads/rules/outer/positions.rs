@@ -2,12 +2,6 @@
 
 use burn::tensor::Tensor;
 
-/// Multiplies every example by its coefficient.
-pub(super) fn scaled(right: &Tensor<3>, coefficients: Tensor<1>) -> Tensor<3> {
-    let [batch_size, ..] = right.dims();
-    right.clone() * coefficients.reshape([batch_size, 1, 1])
-}
-
 /// Merges the positions of all examples: `[batch_size · positions, features]`.
 pub(super) fn flat(tensor: Tensor<3>) -> Tensor<2> {
     let [batch_size, positions, features] = tensor.dims();

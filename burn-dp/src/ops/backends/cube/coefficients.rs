@@ -107,13 +107,33 @@ fn not_finite(bits: u32) -> u32 {
     select((bits >> 23) & 255 >= 254, 1u32, 0u32)
 }
 
+/// Returns `coefficient * value`, or zero if the coefficient is zero: the value is replaced on its
+/// bits, because a product would keep NaN.
+#[cube]
+fn product(coefficient: u32, value: u32) -> f32 {
+    let kept = select(coefficient == 0, 0u32, 0xffff_ffffu32);
+    f32::reinterpret(coefficient) * f32::reinterpret(value & kept)
+}
+
+/// Multiplies rows by their coefficients, both given as bits.
+#[cube(launch)]
+pub fn scaled(
+    rows: &[u32],
+    coefficients: &[u32],
+    scaled: &mut [f32],
+    values: usize,
+    count: usize,
+) {
+    let place = ABSOLUTE_POS;
+    if place < count {
+        scaled[place] = product(coefficients[place / values], rows[place]);
+    }
+}
+
 /// Number of rows that are added in one loop.
 const BLOCK: usize = 1 << 10;
 
-/// Adds rows that are multiplied by their coefficients. Rows with coefficient zero are replaced by
-/// zeros on their bits, because a product would keep NaN.
-///
-/// - coefficients, rows: as bits
+/// Adds rows that are multiplied by their coefficients, both given as bits.
 #[cube(launch)]
 pub fn selected_rows(
     coefficients: &[u32],
@@ -128,10 +148,7 @@ pub fn selected_rows(
         for block in 0..count.div_ceil(BLOCK) {
             let mut of_block = 0.0f32;
             for row in block * BLOCK..min((block + 1) * BLOCK, count) {
-                let coefficient = coefficients[row];
-                let kept = select(coefficient == 0, 0u32, 0xffff_ffffu32);
-                let term = f32::reinterpret(rows[row * values + value] & kept);
-                of_block += f32::reinterpret(coefficient) * term;
+                of_block += product(coefficients[row], rows[row * values + value]);
             }
             sum += of_block;
         }

@@ -3,12 +3,12 @@
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
-use super::keystream::block;
+use super::keystream::{KEY_WORDS, block};
 use super::wide::{Wide, add, product};
 
 /// Hashes floats, given as their bits. Unit u of n hashes the blocks u, u + n, …
 ///
-/// - key: the ten words of the stream of the second level, and both halves of the first level, each
+/// - key: from `place` on, the ten words of the stream of the second level, and both halves of the first level, each
 ///   three words longer than half a block
 /// - count: the number of values; memory may have more
 /// - half: half the length of a block, not as a constant, because LLVM would take half a minute to
@@ -23,6 +23,7 @@ pub fn content_hash(
     count: usize,
     half: usize,
     units: usize,
+    place: usize,
 ) {
     let unit = ABSOLUTE_POS;
     if unit < units {
@@ -38,8 +39,8 @@ pub fn content_hash(
             for word in 0..8usize {
                 lanes[word] = 0;
             }
-            for place in 0..half {
-                let position = index * 2 * half + place;
+            for term in 0..half {
+                let position = index * 2 * half + term;
                 let mut first = 0u32;
                 let mut second = 0u32;
                 if position < count {
@@ -52,15 +53,15 @@ pub fn content_hash(
                     not_finite = 1;
                 }
                 for lane in 0..4usize {
-                    let a = first + key[10 + place + lane];
-                    let b = second + key[13 + half + place + lane];
+                    let a = first + key[place + 10 + term + lane];
+                    let b = second + key[place + 13 + half + term + lane];
                     let sum = Wide { low: lanes[2 * lane], high: lanes[2 * lane + 1] };
                     let sum = add(sum, product(a, b));
                     lanes[2 * lane] = sum.low;
                     lanes[2 * lane + 1] = sum.high;
                 }
             }
-            let words = block(key, 0usize, u32::cast_from(index));
+            let words = block(key, place, place + KEY_WORDS, u32::cast_from(index));
             for lane in 0..4usize {
                 let a = lanes[2 * lane] + words[2 * lane];
                 let b = lanes[2 * lane + 1] + words[2 * lane + 1];

@@ -10,6 +10,8 @@ use super::release::{grid, noisy};
 use super::wide::{Wide, add, copy};
 
 /// Places of words after the words of a mechanism.
+/// Place of the number of the stream.
+const STREAM_NUMBER: usize = 8;
 const BLOCKS: usize = 13;
 const FIRST_BLOCK: usize = 14;
 const SLOTS: usize = 15;
@@ -69,14 +71,14 @@ pub fn release_correlated(
         let index = words[FIRST_BLOCK] + u32::cast_from(unit);
         let slots = usize::cast_from(words[SLOTS]);
         let reads = usize::cast_from(words[READS]);
-        let grid = grid(words);
+        let grid = grid(words, 0usize);
         // The first value of the unit in its slot, in words.
         let group = (unit / 16) * slots * 256 + 2 * (unit % 16);
 
         let mut fresh = Array::<u32>::new(16usize);
         // The part of earlier steps.
         let mut noise = Array::<u32>::new(16usize);
-        let drawn = block(words, 0usize, index);
+        let drawn = block(words, 0usize, STREAM_NUMBER, index);
         for value in 0..8usize {
             put(&mut fresh, value, independent(&drawn, value, table));
             put(&mut noise, value, Wide { low: 0u32.runtime(), high: 0u32.runtime() });
@@ -84,7 +86,7 @@ pub fn release_correlated(
         for read in 0..reads {
             if comptime![drawn_again] {
                 let place = FACTORS + KEY_WORDS * read;
-                let drawn = block(words, place + 2, index);
+                let drawn = block(words, place + 2, STREAM_NUMBER, index);
                 for value in 0..8usize {
                     let earlier = to_double(independent(&drawn, value, table));
                     let part = multiply(wide(words, place), earlier);

@@ -5,6 +5,9 @@ use cubecl::prelude::*;
 
 use crate::random::DOUBLE_ROUNDS;
 
+/// Number of words of a key.
+pub(super) const KEY_WORDS: usize = 8;
+
 #[cube]
 fn quarter_round(
     x: &mut Array<u32>,
@@ -29,10 +32,10 @@ fn quarter_round(
 
 /// Returns the 16 words of block `index` of a keystream.
 ///
-/// - stream: the 8 words of a key and the 2 of the stream number
-/// - key: the place of the 8 words of the key
+/// - key: the place of the 8 words of the key in `words`
+/// - number: the place of the 2 words of the stream number
 #[cube]
-pub(super) fn block(stream: &[u32], key: usize, index: u32) -> Array<u32> {
+pub(super) fn block(words: &[u32], key: usize, number: usize, index: u32) -> Array<u32> {
     let mut initial = Array::<u32>::new(16usize);
     initial[0] = 0x6170_7865;
     initial[1] = 0x3320_646e;
@@ -40,13 +43,13 @@ pub(super) fn block(stream: &[u32], key: usize, index: u32) -> Array<u32> {
     initial[3] = 0x6b20_6574;
     #[unroll]
     for word in 0..8usize {
-        initial[word + 4] = stream[key + word];
+        initial[word + 4] = words[key + word];
     }
     // No tensor has 2^32 blocks.
     initial[12] = index;
     initial[13] = 0;
-    initial[14] = stream[8];
-    initial[15] = stream[9];
+    initial[14] = words[number];
+    initial[15] = words[number + 1];
     let mut x = Array::<u32>::new(16usize);
     #[unroll]
     for word in 0..16usize {
@@ -63,10 +66,10 @@ pub(super) fn block(stream: &[u32], key: usize, index: u32) -> Array<u32> {
         quarter_round(&mut x, 3usize, 4usize, 9usize, 14usize);
     }
     // Another array: the caller's places are not constants, unlike the places in the rounds.
-    let mut words = Array::<u32>::new(16usize);
+    let mut found = Array::<u32>::new(16usize);
     #[unroll]
     for word in 0..16usize {
-        words[word] = x[word] + initial[word];
+        found[word] = x[word] + initial[word];
     }
-    words
+    found
 }

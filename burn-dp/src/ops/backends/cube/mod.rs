@@ -16,6 +16,7 @@ mod norms;
 mod release;
 mod wide;
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
@@ -30,12 +31,16 @@ use burn_cubecl::{CubeBackend, CubeDevice};
 use crate::ops::kernel_ops::{UNITS, gradients_shape, parts_shape};
 use crate::ops::release_ops::hash_shape;
 use crate::ops::{
-    ClippingWords, ContentHash, CorrelatedKeyedNoise, KernelOps, KeyedNoise, Patches, ReleaseOps, RoundedUp,
+    ClippingWords, CorrelatedKeyedNoise, KernelOps, Patches, PlacedNoise, ReleaseOps, RoundedUp,
 };
 use crate::random::CONTENT_BLOCK;
 
 impl ReleaseOps for CubeBackend {
-    fn native_release(sums: FloatTensor<Self>, noise: KeyedNoise) -> FloatTensor<Self> {
+    fn native_release(
+        sums: FloatTensor<Self>,
+        words: IntTensor<Self>,
+        noise: PlacedNoise,
+    ) -> FloatTensor<Self> {
         let sums = bits_of(sums);
         let (client, device) = (sums.client.clone(), sums.device.clone());
         let shape = sums.meta.shape().clone();
@@ -45,7 +50,6 @@ impl ReleaseOps for CubeBackend {
         if values == 0 {
             return released;
         }
-        let mechanism = upload(&client, &device, &noise.words());
         let table = table(&client, &device, noise.table);
         let units = values.div_ceil(release::GROUP_VALUES) * 16;
         let cube = CubeDim::new(&client, units);
@@ -54,10 +58,11 @@ impl ReleaseOps for CubeBackend {
             calculate_cube_count_elemwise(&client, units, cube),
             cube,
             sums.into_buffer_arg(),
-            mechanism.into_buffer_arg(),
+            words_of(words).into_buffer_arg(),
             table.into_buffer_arg(),
             released.clone().into_buffer_arg(),
             values,
+            noise.place,
         );
         released
     }
@@ -111,7 +116,11 @@ impl ReleaseOps for CubeBackend {
         integers(memory)
     }
 
-    fn native_content_hash(values: FloatTensor<Self>, hash: ContentHash) -> IntTensor<Self> {
+    fn native_content_hash(
+        values: FloatTensor<Self>,
+        words: IntTensor<Self>,
+        place: usize,
+    ) -> IntTensor<Self> {
         let values = bits_of(values);
         let (client, device) = (values.client.clone(), values.device.clone());
         let count = values.meta.shape().num_elements();
@@ -122,20 +131,20 @@ impl ReleaseOps for CubeBackend {
         if units == 0 {
             return results;
         }
-        let key = upload(&client, &device, &hash.words);
-        let mut words = results.clone();
-        words.dtype = DType::U32;
+        let mut found = results.clone();
+        found.dtype = DType::U32;
         let cube = CubeDim::new(&client, units);
         content::content_hash::launch(
             &client,
             calculate_cube_count_elemwise(&client, units, cube),
             cube,
             values.into_buffer_arg(),
-            key.into_buffer_arg(),
-            words.into_buffer_arg(),
+            words_of(words).into_buffer_arg(),
+            found.into_buffer_arg(),
             count,
             CONTENT_BLOCK / 2,
             units,
+            place,
         );
         results
     }
@@ -217,8 +226,8 @@ impl KernelOps for CubeBackend {
         sizes.extend(options.padding.map(|(before, _)| before));
         sizes.extend(options.dilation);
         sizes.push(units);
-        let sizes: Vec<u32> = sizes.into_iter().map(|size| size as u32).collect();
-        let sizes = upload(&client, &device, &sizes);
+        let sizes = sizes.into_iter().map(|size| size as u32).collect();
+        let sizes = public(&client, &device, sizes);
         let gradients = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
         let cube = CubeDim::new(&client, units);
         convolution::convolution_gradients::launch(
@@ -258,6 +267,29 @@ impl KernelOps for CubeBackend {
         sums
     }
 
+    fn native_scaled(
+        rows: FloatTensor<Self>,
+        coefficients: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let (rows, coefficients) = (bits_of(rows), bits_of(coefficients));
+        let (client, device) = (rows.client.clone(), rows.device.clone());
+        let shape = rows.meta.shape().clone();
+        let (values, count) = (shape[1], shape.num_elements());
+        let scaled = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
+        let cube = CubeDim::new(&client, count);
+        coefficients::scaled::launch(
+            &client,
+            calculate_cube_count_elemwise(&client, count, cube),
+            cube,
+            rows.into_buffer_arg(),
+            coefficients.into_buffer_arg(),
+            scaled.clone().into_buffer_arg(),
+            values,
+            count,
+        );
+        scaled
+    }
+
     fn native_coefficients(
         table: FloatTensor<Self>,
         clipping: ClippingWords,
@@ -265,7 +297,7 @@ impl KernelOps for CubeBackend {
         let table = bits_of(table);
         let (client, device) = (table.client.clone(), table.device.clone());
         let units = table.meta.shape()[1];
-        let settings = upload(&client, &device, &clipping.words);
+        let settings = public(&client, &device, clipping.words);
         let [norms, coefficients] = [clipping.groups, clipping.rows].map(|rows| {
             let shape = Shape::new([rows, units]);
             empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::F32)
@@ -296,6 +328,13 @@ fn bits_of(values: CubeTensor) -> CubeTensor {
     // The same memory as integers, because a device may change values that it loads as floats.
     values.dtype = DType::U32;
     values
+}
+
+/// Returns integers as words, contiguous in memory.
+fn words_of(integers: CubeTensor) -> CubeTensor {
+    let mut words = into_contiguous(integers);
+    words.dtype = DType::U32;
+    words
 }
 
 /// Returns words that a kernel may change: the memory itself, unless another tensor shares it.
@@ -337,6 +376,25 @@ fn upload(client: &Client, device: &CubeDevice, words: &[u32]) -> CubeTensor {
     let handle = client.create_from_slice(bytemuck::cast_slice(words));
     let shape = Shape::new([words.len()]);
     CubeTensor::new_contiguous(client.clone(), device.clone(), shape, handle, DType::U32)
+}
+
+/// Returns public words on a device, where the last ones stay: an upload waits for the kernels
+/// before it to start, and these words are often the same in the next step.
+fn public(client: &Client, device: &CubeDevice, words: Vec<u32>) -> CubeTensor {
+    const KEPT: usize = 64;
+    static UPLOADED: Mutex<VecDeque<(CubeDevice, Vec<u32>, CubeTensor)>> =
+        Mutex::new(VecDeque::new());
+    let mut uploaded = UPLOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_same = |kept: &&(CubeDevice, Vec<u32>, CubeTensor)| kept.0 == *device && kept.1 == words;
+    if let Some((.., tensor)) = uploaded.iter().find(is_same) {
+        return tensor.clone();
+    }
+    let tensor = upload(client, device, &words);
+    if uploaded.len() == KEPT {
+        uploaded.pop_front();
+    }
+    uploaded.push_back((device.clone(), words, tensor.clone()));
+    tensor
 }
 
 /// Returns a table on a device, where it stays.
@@ -406,14 +464,15 @@ pub(crate) fn double_operations(pairs: &[(u64, u64)]) -> Vec<[u64; 4]> {
 pub(crate) fn hash_in_longer_memory(
     values: &[f32],
     count: usize,
-    hash: ContentHash,
+    hash: crate::ops::ContentHash,
 ) -> Vec<[u32; 9]> {
     let device = CubeDevice::default();
     let client = device.client();
     let memory = client.create_from_slice(bytemuck::cast_slice(values));
     let values =
         CubeTensor::new_contiguous(client.clone(), device, Shape::new([count]), memory, DType::F32);
-    let results = CubeBackend::native_content_hash(values, hash);
+    let words = integers(upload(&client, &values.device, &hash.words));
+    let results = CubeBackend::native_content_hash(values, words, 0);
     let bytes = client.read_one_unchecked(results.handle);
     let words: Vec<u32> =
         bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();

@@ -3,7 +3,7 @@
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
-use super::keystream::block;
+use super::keystream::{KEY_WORDS, block};
 use super::normal::normal;
 use super::wide::{Wide, add, copy, leading_zeros, negate_if, product, shift_left, shift_right};
 
@@ -27,16 +27,18 @@ pub struct Grid {
 /// Returns the grid of a mechanism. Units load it once, because a device may load it again after
 /// each store.
 #[cube]
-pub(super) fn grid(mechanism: &[u32]) -> Grid {
+pub(super) fn grid(mechanism: &[u32], place: usize) -> Grid {
     Grid {
-        reciprocal: mechanism[RECIPROCAL],
-        exponent: mechanism[EXPONENT],
-        factor: mechanism[FACTOR],
+        reciprocal: mechanism[place + RECIPROCAL],
+        exponent: mechanism[place + EXPONENT],
+        factor: mechanism[place + FACTOR],
     }
 }
 
 /// Replaces `count` sums, given as the bits of floats, with noisy values. One unit computes the
 /// eight values of a block.
+///
+/// - mechanism: the words of the mechanism begin at `place`
 #[cube(launch)]
 pub fn release_values(
     sums: &[u32],
@@ -44,12 +46,13 @@ pub fn release_values(
     table: &[u32],
     released: &mut [f32],
     count: usize,
+    place: usize,
 ) {
     let index = ABSOLUTE_POS;
     let first = (index / 16) * 128 + index % 16;
     if first < count {
-        let words = block(mechanism, 0usize, u32::cast_from(index));
-        let grid = grid(mechanism);
+        let words = block(mechanism, place, place + KEY_WORDS, u32::cast_from(index));
+        let grid = grid(mechanism, place);
         for value in 0..8usize {
             let position = first + 16 * value;
             if position < count {
