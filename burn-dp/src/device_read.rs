@@ -32,7 +32,20 @@ pub(crate) async fn read<const D: usize, K: Basic>(
         };
         return crate::remote::within_limit(read, what).await;
     }
+    #[cfg(test)]
+    READS.set(READS.get() + 1);
     tensor.into_data_async().await.map_err(|error| unreadable(what, error))
+}
+
+#[cfg(test)]
+thread_local! {
+    static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Returns the number of tensors that this thread read.
+#[cfg(test)]
+pub(crate) fn reads() -> usize {
+    READS.get()
 }
 
 /// The read of a tensor of any rank and kind.

@@ -28,6 +28,8 @@ const WGPU_TESTS: [&str; 18] = [
     "tests::robustness",
     "tests::frozen",
     "every_option_of_cross_attention",
+    "kernel_ops",
+    "thresholds::on_device",
     "noise::on_device",
     "noise::correlated_on_device",
     "optim::tests::devices",

@@ -47,6 +47,8 @@ pub use explain::explain;
 pub use explanation::{ExplainedParameter, Explanation};
 pub(crate) use independence::{Compared, Probe, compare_values};
 pub use independence::{check_independence, check_independence_async};
+#[cfg(test)]
+pub(crate) use per_example::NormRow;
 pub(crate) use per_example::{GroupSum, NormTable};
 pub use per_example::PerExampleGradients;
 pub use planner::{MemoryBound, NormMethod};

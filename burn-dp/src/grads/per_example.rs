@@ -61,6 +61,24 @@ pub(crate) struct NormRow {
 }
 
 impl NormRow {
+    /// Creates a row that is rounded up by a factor or, if it has magnitudes, by a margin.
+    #[cfg(test)]
+    pub(crate) fn new(group: usize, row: usize, factor: f64, margin: Option<[f64; 2]>) -> Self {
+        let margin = margin.map(|[of_square, of_sums]| Margin::new(of_square, of_sums));
+        Self { group, row, margin, factor, underflow: 1e-30 }
+    }
+
+    /// Returns the squared norm of an example, rounded up in double precision.
+    #[cfg(test)]
+    pub(crate) fn exact(&self, table: &[Vec<f32>], example: usize) -> f64 {
+        let value = f64::from(table[self.row][example]).max(0.0);
+        let found = match self.margin {
+            None => value * self.factor,
+            Some(margin) => margin.round_up(value, table[self.row + 1][example].into()),
+        };
+        found + self.underflow
+    }
+
     /// Returns what rounds up the norm on its device, where numbers have single precision.
     pub(crate) fn on_device(&self) -> DeviceParameter {
         let up = |value: f64| (value as f32).next_up();
@@ -335,7 +353,7 @@ impl PerExampleGradients {
             _ => coefficients.split(1, 0).into_iter().map(|row| row.reshape([units])).collect(),
         };
         // An example that is left out has a coefficient of zero in every row.
-        let keep = Keep::of(rows[0].clone());
+        let keep = Keep::Coefficients(rows[0].clone());
         self.sums(count, |row| rows[row].clone(), Some(&keep), groups)
     }
 

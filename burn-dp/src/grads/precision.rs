@@ -132,6 +132,11 @@ impl Precision {
 }
 
 impl Margin {
+    #[cfg(test)]
+    pub(super) fn new(of_square: f64, of_sums: f64) -> Self {
+        Self { of_square, of_sums }
+    }
+
     /// Returns the error of a squared norm, relative to the squared magnitude, and of the norms of
     /// the gradients that are summed, relative to the magnitude.
     pub(super) fn parts(self) -> [f64; 2] {

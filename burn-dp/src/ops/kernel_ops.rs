@@ -196,13 +196,14 @@ pub trait KernelOps: Backend {
         unreachable!("the backend has no kernels for sums")
     }
 
-    /// Returns `coefficients[i] · rows[i]`, `[rows, values]`, where rows with coefficient zero become
-    /// zero whatever they hold. Only for devices that `has_kernels` names.
+    /// Returns `coefficients[i] · rows[i]` or `rows[i]`, `[rows, values]`, where rows with
+    /// coefficient zero become zero whatever they hold. Only for devices that `has_kernels` names.
     #[fusion(dtype = DType::F32, shape = rows)]
     #[allow(unused_variables)]
-    fn native_scaled(
+    fn native_selected(
         rows: FloatTensor<Self>,
         coefficients: FloatTensor<Self>,
+        is_scaled: bool,
     ) -> FloatTensor<Self> {
         unreachable!("the backend has no kernels for products")
     }
@@ -364,10 +365,15 @@ pub(crate) fn selected_rows(coefficients: &Tensor<1>, rows: &Tensor<2>) -> Optio
 /// Returns whether kernels leave out examples with coefficient zero, even if they hold NaN or
 /// infinity, where they multiply `tensor` by coefficients.
 pub(crate) fn selects<const D: usize>(tensor: &Tensor<D>) -> bool {
-    let values = tensor.shape().num_elements();
+    /// The length of an axis of the grid.
+    const MAX_GROUPS: usize = (1 << 16) - 1;
+    let (values, examples) = (tensor.shape().num_elements(), tensor.shape()[0]);
     // Places are counted in 32 bits.
-    let fits = tensor.dtype() == DType::F32 && values > 0 && values < 1 << 31;
-    has_kernels(&tensor.device()) && fits
+    let is_small = values > 0
+        && values < 1 << 31
+        && examples <= MAX_GROUPS
+        && values / examples <= MAX_GROUPS * UNITS;
+    has_kernels(&tensor.device()) && tensor.dtype() == DType::F32 && is_small
 }
 
 /// Returns each example times its coefficient. Examples with coefficient zero become zero even if
@@ -381,17 +387,38 @@ pub(crate) fn scaled_examples<const D: usize>(
     tensor: Tensor<D>,
     coefficients: Tensor<1>,
 ) -> Tensor<D> {
-    let shape = tensor.shape();
-    let batch_size = shape[0];
     if selects(&tensor) {
-        let rows: Tensor<2> = tensor.reshape([batch_size, shape.num_elements() / batch_size]);
-        let (rows, coefficients) = (rows.into_dispatch(), coefficients.into_dispatch());
-        return Tensor::<2>::from_dispatch(Dispatch::native_scaled(rows, coefficients))
-            .reshape(shape);
+        return selected(tensor, coefficients, true);
     }
     let mut of_examples = [1; D];
-    of_examples[0] = batch_size;
+    of_examples[0] = tensor.dims()[0];
     tensor * coefficients.reshape(of_examples)
+}
+
+/// Returns the examples whose coefficients are not zero, and zeros for the others, on a device that
+/// [selects](selects) them.
+///
+/// # Shapes
+///
+/// - tensor: `[batch_size, …]`, on a device without autodiff
+/// - coefficients: `[batch_size]`, in single precision
+pub(crate) fn kept_examples<const D: usize>(
+    tensor: Tensor<D>,
+    coefficients: Tensor<1>,
+) -> Tensor<D> {
+    selected(tensor, coefficients, false)
+}
+
+fn selected<const D: usize>(
+    tensor: Tensor<D>,
+    coefficients: Tensor<1>,
+    is_scaled: bool,
+) -> Tensor<D> {
+    let shape = tensor.shape();
+    let rows: Tensor<2> = tensor.reshape([shape[0], shape.num_elements() / shape[0]]);
+    let (rows, coefficients) = (rows.into_dispatch(), coefficients.into_dispatch());
+    let selected = Dispatch::native_selected(rows, coefficients, is_scaled);
+    Tensor::<2>::from_dispatch(selected).reshape(shape)
 }
 
 /// Returns the squared norms of the clipping groups, `[groups, units]`, and the coefficients,
@@ -403,4 +430,99 @@ pub(crate) fn coefficients(table: Tensor<2>, clipping: &DeviceClipping) -> [Tens
     let (table, clipping) = (table.into_dispatch(), ClippingWords::from(clipping));
     let (norms, coefficients) = Dispatch::native_coefficients(table, clipping);
     [Tensor::from_dispatch(norms), Tensor::from_dispatch(coefficients)]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use burn::tensor::TensorData;
+
+    use super::*;
+    use crate::ops::row_squared_norms;
+    use crate::test_devices::devices;
+
+    fn with_kernels() -> impl Iterator<Item = Device> {
+        devices().into_iter().filter(has_kernels)
+    }
+
+    fn rows(count: usize, values: usize, seed: f32, device: &Device) -> (Vec<f32>, Tensor<2>) {
+        let numbers: Vec<f32> =
+            (0..count * values).map(|place| (place as f32 * 0.37 + seed).sin()).collect();
+        let tensor = TensorData::new(numbers.clone(), [count, values]);
+        (numbers, Tensor::from_data(tensor, device))
+    }
+
+    fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+        tensor.into_data().try_into_vec().unwrap()
+    }
+
+    fn exact(row: &[f32]) -> f64 {
+        row.iter().map(|&value| f64::from(value).powi(2)).sum()
+    }
+
+    #[test]
+    fn norms_of_kernels_are_rounded_up_for_every_length_of_a_row() {
+        for device in with_kernels() {
+            for values in [1, 63, 64, 65, 2_049, PART - 1, PART, PART + 1, 3 * PART + 5] {
+                let (numbers, tensor) = rows(3, values, 0.5, &device);
+                let norms = row_squared_norms(tensor);
+                for (norm, row) in host(norms).into_iter().zip(numbers.chunks(values)) {
+                    let ratio = f64::from(norm) / exact(row);
+                    assert!((1.0..1.0 + 4e-5).contains(&ratio), "{values}: {ratio}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_norms_are_rounded_up() {
+        for device in with_kernels() {
+            for (left, right) in [(1, 1), (784, 128), (10, 3), (5_000, 65)] {
+                let (of_left, left_rows) = rows(5, left, 0.1, &device);
+                let (of_right, right_rows) = rows(5, right, 0.9, &device);
+                let products = norm_products(&left_rows, &right_rows, [0.0; 2]).unwrap();
+                let rows = of_left.chunks(left).zip(of_right.chunks(right));
+                for (product, (left, right)) in host(products).into_iter().zip(rows) {
+                    let ratio = f64::from(product) / (exact(left) * exact(right));
+                    assert!((1.0..1.0 + 8e-5).contains(&ratio), "{ratio}");
+                }
+                let lost = norm_products(&left_rows, &right_rows, [1.0, 2.0]).unwrap();
+                let (left, right) = (exact(&of_left[..left]), exact(&of_right[..right]));
+                assert!(f64::from(host(lost)[0]) >= (left + 1.0) * (right + 2.0));
+            }
+            let (_, long) = rows(2, PART + 1, 0.1, &device);
+            assert!(norm_products(&long, &long, [0.0; 2]).is_none());
+        }
+    }
+
+    #[test]
+    fn examples_with_coefficient_zero_are_left_out_whatever_they_hold() {
+        for device in with_kernels() {
+            for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+                // More rows than are added in one loop.
+                for (count, values) in [(3, 5), (1_500, 2)] {
+                    let (mut numbers, _) = rows(count, values, 0.2, &device);
+                    numbers[values..2 * values].fill(bad);
+                    let data = TensorData::new(numbers.clone(), [count, values]);
+                    let tensor = Tensor::<2>::from_data(data, &device);
+                    let mut coefficients = vec![0.5f32; count];
+                    coefficients[1] = 0.0;
+                    let weights = Tensor::<1>::from_floats(coefficients.as_slice(), &device);
+                    let scaled = host(scaled_examples(tensor.clone(), weights.clone()));
+                    let kept = host(kept_examples(tensor.clone(), weights.clone()));
+                    for (place, found) in scaled.into_iter().zip(kept).enumerate() {
+                        let expected = if place / values == 1 { 0.0 } else { numbers[place] };
+                        assert_eq!(found, (0.5 * expected, expected), "{place}");
+                    }
+                    let sums = host(selected_rows(&weights, &tensor).unwrap());
+                    for (value, found) in sums.into_iter().enumerate() {
+                        let kept = (0..count).filter(|&row| row != 1);
+                        let terms = kept.map(|row| f64::from(numbers[row * values + value]));
+                        let expected = 0.5 * terms.sum::<f64>();
+                        assert!((f64::from(found) - expected).abs() < 1e-3, "{found} {expected}");
+                    }
+                }
+            }
+        }
+    }
 }

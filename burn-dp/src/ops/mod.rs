@@ -56,8 +56,8 @@ pub use layer_ops::LayerOps;
 pub use max_pool::Windows;
 pub use kernel_ops::{ClippingWords, KernelOps, RoundedUp};
 pub(crate) use kernel_ops::{
-    DeviceClipping, DeviceGroup, DeviceParameter, coefficients, norm_products, scaled_examples,
-    selected_rows, selects,
+    DeviceClipping, DeviceGroup, DeviceParameter, coefficients, kept_examples, norm_products,
+    scaled_examples, selected_rows, selects,
 };
 pub use parametric_ops::ParametricOps;
 pub use primitive::{LayerIds, Primitive};

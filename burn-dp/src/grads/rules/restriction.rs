@@ -1,6 +1,7 @@
+use burn::tensor::kind::Basic;
 use burn::tensor::{Bool, Device, Int, Tensor};
 
-use crate::ops::selects;
+use crate::ops::{kept_examples, selects};
 
 /// A restriction of a rule to some examples of a batch.
 pub(crate) enum Restriction<'a> {
@@ -50,34 +51,48 @@ impl Restriction<'_> {
 
 /// The examples to keep. The rows of the others are replaced with zeros by selection, because a
 /// product with zero would keep a NaN.
-pub(crate) struct Keep {
-    drop: Tensor<1, Bool>,
+pub(crate) enum Keep {
+    /// The examples that are `true` are dropped.
+    Drop(Tensor<1, Bool>),
+    /// The examples with coefficient zero are dropped.
+    Coefficients(Tensor<1>),
 }
 
 impl Keep {
     /// Keeps the examples that are `true` in `keep`.
     pub(crate) fn new(keep: &[bool], device: &Device) -> Self {
         let drop: Vec<bool> = keep.iter().map(|keep| !keep).collect();
-        Self { drop: Tensor::from_data(drop.as_slice(), device) }
-    }
-
-    /// Keeps the examples whose coefficients are not zero.
-    pub(crate) fn of(coefficients: Tensor<1>) -> Self {
-        Self { drop: coefficients.equal_elem(0.0) }
+        Self::Drop(Tensor::from_data(drop.as_slice(), device))
     }
 
     /// Repeats the choice for `group_size` rows of every example.
     pub(crate) fn repeat(&self, group_size: usize) -> Self {
-        let units = self.drop.dims()[0];
-        let drop = self.drop.clone().reshape([units, 1]).repeat_dim(1, group_size);
-        Self { drop: drop.reshape([units * group_size]) }
+        match self {
+            Self::Drop(drop) => Self::Drop(repeated(drop.clone(), group_size)),
+            Self::Coefficients(coefficients) => {
+                Self::Coefficients(repeated(coefficients.clone(), group_size))
+            }
+        }
     }
 
     /// Replaces the excluded rows with zeros.
     pub(crate) fn apply<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
+        let drop = match self {
+            Self::Drop(drop) => drop.clone(),
+            Self::Coefficients(coefficients) if selects(&tensor) => {
+                return kept_examples(tensor, coefficients.clone());
+            }
+            Self::Coefficients(coefficients) => coefficients.clone().equal_elem(0.0),
+        };
         let mut shape = [1; D];
         shape[0] = tensor.dims()[0];
-        let mask = self.drop.clone().reshape(shape).expand(tensor.dims());
+        let mask = drop.reshape(shape).expand(tensor.dims());
         tensor.mask_fill(mask, 0.0)
     }
+}
+
+/// Repeats every value `times` times.
+fn repeated<K: Basic>(values: Tensor<1, K>, times: usize) -> Tensor<1, K> {
+    let [count] = values.dims();
+    values.reshape([count, 1]).repeat_dim(1, times).reshape([count * times])
 }

@@ -2,13 +2,14 @@
 
 use burn::module::{Module, ParamId};
 use burn::nn::Linear;
+use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_dp_accountant::correlated_noise::Strategy;
 
 use super::{config, layer_on};
 use crate::DpError;
-use crate::clipping::ClippedSum;
-use crate::device_read::wait;
+use crate::clipping::{ClippedSum, QuantileClipping};
+use crate::device_read::{reads, wait};
 use crate::model::for_each_trained;
 use crate::nn::Private;
 use crate::noise::CorrelatedNoise;
@@ -134,6 +135,36 @@ fn correlated_noise_has_the_same_bits_on_every_device() {
         for device in devices() {
             for on_host in [false, true] {
                 assert!(run(&device, on_host) == expected, "{device:?} {strategy}");
+            }
+        }
+    }
+}
+
+/// A step with a threshold that adapts to a count.
+#[test]
+fn a_backward_pass_reads_nothing_from_a_device_and_a_step_reads_twice() {
+    for device in devices().into_iter().filter(crate::ops::has_kernels) {
+        let device = device.autodiff();
+        let mut net = Net::new(&device);
+        let config = config().with_clipping(QuantileClipping::new(0.5).unwrap());
+        let plan = config.init().unwrap();
+        let sampler = plan.sampler().unwrap();
+        let mut optim = plan.optimizer(SgdConfig::new().init());
+        for step in 0..3 {
+            let draw = sampler.draw(step).unwrap();
+            let before = reads();
+            let losses = |net: &Net, units: Vec<usize>| {
+                let x = Tensor::<2>::ones([units.len(), 40], &device) * (units.len() as f32).sin();
+                let y = net.second.forward(net.first.forward(x).tanh());
+                y.powi_scalar(2).sum_dim(1).reshape([-1])
+            };
+            optim.backward(&net, &draw, losses).unwrap();
+            let in_backward = reads() - before;
+            net = optim.step(0.1, net, draw).unwrap();
+            let in_step = reads() - before - in_backward;
+            // The first step tests that losses and gradients are independent.
+            if step > 0 {
+                assert_eq!((in_backward, in_step), (0, 2), "step {step}");
             }
         }
     }

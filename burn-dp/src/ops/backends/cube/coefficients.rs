@@ -115,19 +115,33 @@ fn product(coefficient: u32, value: u32) -> f32 {
     f32::reinterpret(coefficient) * f32::reinterpret(value & kept)
 }
 
-/// Multiplies rows by their coefficients, both given as bits.
+/// Multiplies rows by their coefficients, or only replaces those with coefficient zero. Both are
+/// given as bits. The second axis of the grid has the rows.
 #[cube(launch)]
-pub fn scaled(
+pub fn selected(
     rows: &[u32],
     coefficients: &[u32],
-    scaled: &mut [f32],
+    selected: &mut [f32],
     values: usize,
-    count: usize,
+    #[comptime] is_scaled: bool,
 ) {
-    let place = ABSOLUTE_POS;
-    if place < count {
-        scaled[place] = product(coefficients[place / values], rows[place]);
+    let value = usize::cast_from(ABSOLUTE_POS_X);
+    if value < values {
+        let row = usize::cast_from(CUBE_POS_Y);
+        let place = row * values + value;
+        let coefficient = coefficients[row];
+        if comptime![is_scaled] {
+            selected[place] = product(coefficient, rows[place]);
+        } else {
+            selected[place] = product(one_unless_zero(coefficient), rows[place]);
+        }
     }
+}
+
+/// Returns the bits of one, or zero for a coefficient of zero.
+#[cube]
+fn one_unless_zero(coefficient: u32) -> u32 {
+    select(coefficient == 0, 0u32, 0x3f80_0000u32)
 }
 
 /// Number of rows that are added in one loop.

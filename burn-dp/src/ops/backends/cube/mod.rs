@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::{DType, Shape};
-use burn_cubecl::cubecl::prelude::CubeDim;
+use burn_cubecl::cubecl::prelude::{CubeCount, CubeDim};
 use burn_cubecl::cubecl::{calculate_cube_count_elemwise, client::Client};
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
@@ -267,27 +267,28 @@ impl KernelOps for CubeBackend {
         sums
     }
 
-    fn native_scaled(
+    fn native_selected(
         rows: FloatTensor<Self>,
         coefficients: FloatTensor<Self>,
+        is_scaled: bool,
     ) -> FloatTensor<Self> {
         let (rows, coefficients) = (bits_of(rows), bits_of(coefficients));
         let (client, device) = (rows.client.clone(), rows.device.clone());
         let shape = rows.meta.shape().clone();
-        let (values, count) = (shape[1], shape.num_elements());
-        let scaled = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
-        let cube = CubeDim::new(&client, count);
-        coefficients::scaled::launch(
+        let [count, values] = [0, 1].map(|axis| shape[axis]);
+        let selected = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
+        let cube = CubeDim::new_1d(UNITS as u32);
+        coefficients::selected::launch(
             &client,
-            calculate_cube_count_elemwise(&client, count, cube),
+            CubeCount::Static(values.div_ceil(UNITS) as u32, count as u32, 1),
             cube,
             rows.into_buffer_arg(),
             coefficients.into_buffer_arg(),
-            scaled.clone().into_buffer_arg(),
+            selected.clone().into_buffer_arg(),
             values,
-            count,
+            is_scaled,
         );
-        scaled
+        selected
     }
 
     fn native_coefficients(
