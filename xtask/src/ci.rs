@@ -15,7 +15,7 @@ use crate::web;
 /// oracle tests of all primitives, the release by kernels, whole steps, and the sensitivity of one
 /// policy. The tests of recurrent layers, of transformers, and of the sensitivity of all policies
 /// take a minute or more each; `cargo xtask test --backend wgpu` runs them too.
-const WGPU_TESTS: [&str; 18] = [
+const WGPU_TESTS: [&str; 20] = [
     "ops::row_sums",
     "rules::linear",
     "conv::tests",
@@ -28,7 +28,7 @@ const WGPU_TESTS: [&str; 18] = [
     "tests::robustness",
     "tests::frozen",
     "every_option_of_cross_attention",
-    "kernel_ops",
+    "ops::kernels",
     "thresholds::on_device",
     "noise::on_device",
     "noise::correlated_on_device",

@@ -49,8 +49,8 @@ pub(crate) use independence::{Compared, Probe, compare_values};
 pub use independence::{check_independence, check_independence_async};
 #[cfg(test)]
 pub(crate) use per_example::NormRow;
-pub(crate) use per_example::{GroupSum, NormTable};
 pub use per_example::PerExampleGradients;
+pub(crate) use per_example::{GroupSum, NormTable};
 pub use planner::{MemoryBound, NormMethod};
 #[doc(hidden)]
 pub use precision::has_coarse_products;

@@ -325,8 +325,7 @@ impl PerExampleGradients {
         // One upload per row of coefficients.
         let mut uploaded: Vec<Option<Tensor<1>>> = vec![None; coefficients.len()];
         let row = |row: usize| {
-            let upload =
-                || Tensor::from_data(coefficients[row].as_slice(), (&device, DType::F32));
+            let upload = || Tensor::from_data(coefficients[row].as_slice(), (&device, DType::F32));
             uploaded[row].get_or_insert_with(upload).clone()
         };
         self.sums(coefficients.len(), row, keep.as_ref(), groups)

@@ -4,7 +4,7 @@ use burn::backend::{Backend, Dispatch, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Int, Shape, Tensor};
 
 use super::{
-    Bias, Convolution, Kept, LayerOps, ParametricOps, Patches, Primitive, Slot, Windows, kernel_ops,
+    Bias, Convolution, Kept, LayerOps, ParametricOps, Patches, Primitive, Slot, Windows, kernels,
 };
 
 pub(super) fn bias_of(bias: Option<Tensor<1>>) -> Bias<Dispatch> {
@@ -129,7 +129,7 @@ pub(crate) fn convolution_gradients<const D: usize>(
     convolution: Convolution,
 ) -> Option<Tensor<4>> {
     let patches = convolution.patches(&weight, &pixels.shape());
-    if let Some(gradients) = kernel_ops::small_convolution_gradients(&image, &pixels, &patches) {
+    if let Some(gradients) = kernels::small_convolution_gradients(&image, &pixels, &patches) {
         return Some(gradients);
     }
     let (image, pixels) = (image.into_dispatch(), pixels.into_dispatch());

@@ -14,7 +14,7 @@
 //! | `tap` | the forward pass |
 //! | `autodiff/` | the backward steps |
 //! | `recording` | the recording of one thread |
-//! | `kernel_ops` | per-example norms, gradients and coefficients on devices with kernels |
+//! | `kernels/` | per-example norms, gradients and coefficients on devices with kernels |
 //! | `release_ops` | the release of sums on their device |
 //! | `recurrent/` | recurrent layers, one primitive per sequence |
 //! | `rows`, `max_pool` | softmax and normalization over the last axis, max pooling |
@@ -25,9 +25,9 @@ mod backends;
 mod functions;
 mod ids;
 mod kept;
+mod kernels;
 mod layer_ops;
 mod max_pool;
-mod kernel_ops;
 mod parametric_ops;
 mod primitive;
 mod primitives;
@@ -52,13 +52,13 @@ pub(crate) use functions::{
 };
 pub(crate) use ids::{bounded, first_outside, widened};
 pub use kept::{Bias, Kept};
-pub use layer_ops::LayerOps;
-pub use max_pool::Windows;
-pub use kernel_ops::{ClippingWords, KernelOps, RoundedUp};
-pub(crate) use kernel_ops::{
+pub use kernels::{ClippingWords, KernelOps, RoundedUp};
+pub(crate) use kernels::{
     DeviceClipping, DeviceGroup, DeviceParameter, coefficients, kept_examples, norm_products,
     scaled_examples, selected_rows, selects,
 };
+pub use layer_ops::LayerOps;
+pub use max_pool::Windows;
 pub use parametric_ops::ParametricOps;
 pub use primitive::{LayerIds, Primitive};
 pub use primitives::{Convolution, Patches};
@@ -72,8 +72,8 @@ pub(crate) use release_ops::{
     native_erase, native_release,
 };
 pub(crate) use row_sums::{
-    additions, any, axis_product_sums, axis_sums, block_roundings, enlarged_squared_norms, gram_roundings,
-    row_products, row_squared_norms, row_sums, weighted_rows,
+    additions, any, axis_product_sums, axis_sums, block_roundings, enlarged_squared_norms,
+    gram_roundings, row_products, row_squared_norms, row_sums, weighted_rows,
 };
 pub(crate) use same_memory::is_same_memory;
 pub use slot::Slot;

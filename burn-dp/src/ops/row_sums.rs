@@ -3,8 +3,8 @@
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, Tensor};
 
-use super::{ParametricOps, kernel_ops};
 use super::primitives::axes::sum_axis;
+use super::{ParametricOps, kernels};
 
 /// Number of products that a native kernel for Gram matrices adds in one register. The sums of such
 /// blocks are added one after another.
@@ -37,7 +37,7 @@ pub(crate) fn row_squared_norms(rows: Tensor<2>) -> Tensor<1> {
 
 /// Returns the squared norms of rows like [`row_squared_norms`], plus `added`.
 pub(crate) fn enlarged_squared_norms(rows: Tensor<2>, added: f64) -> Tensor<1> {
-    if let Some(norms) = kernel_ops::row_squared_norms(&rows, added) {
+    if let Some(norms) = kernels::row_squared_norms(&rows, added) {
         return norms;
     }
     let norms = match Dispatch::native_row_squared_norms(rows.clone().into_dispatch()) {

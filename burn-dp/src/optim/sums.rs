@@ -108,9 +108,10 @@ impl Hashing {
         let is_finite = rows.iter().all(|row| row[8] == 0);
         let Some(key) = key else { return Ok((Vec::new(), is_finite)) };
         let mut rows = rows.iter().map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));
-        let mut on_device = self.lengths.into_iter().map(|(length, parts)| {
-            ContentKey::combine(length, rows.by_ref().take(parts))
-        });
+        let mut on_device = self
+            .lengths
+            .into_iter()
+            .map(|(length, parts)| ContentKey::combine(length, rows.by_ref().take(parts)));
         let marks: Result<_, DpError> = (0u32..)
             .zip(sums)
             .map(|(position, sum)| match sum {

@@ -85,9 +85,8 @@ impl ClippedSum {
     ) -> Result<Self, DpError> {
         if grads.has_device_coefficients() {
             let table = grads.norm_table(thresholds.groups())?;
-            let clipping = table
-                .as_ref()
-                .and_then(|table| thresholds.device_clipping(table, grads.real()));
+            let clipping =
+                table.as_ref().and_then(|table| thresholds.device_clipping(table, grads.real()));
             if let Some((NormTable { table, .. }, clipping)) = table.zip(clipping) {
                 return Self::on_device(grads, thresholds.clone(), table, &clipping);
             }

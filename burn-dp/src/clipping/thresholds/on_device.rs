@@ -193,7 +193,10 @@ mod tests {
                         let (found, host) = (row[unit], expected.of_group(group)[0]);
                         assert!((found / host - 1.0).abs() < 2e-5, "{unit}: {found:e} {host:e}");
                         let contribution = f64::from(found) * norm.sqrt();
-                        assert!(contribution <= thresholds.norms()[group], "{unit}: {contribution}");
+                        assert!(
+                            contribution <= thresholds.norms()[group],
+                            "{unit}: {contribution}"
+                        );
                     }
                 }
             }
@@ -221,13 +224,10 @@ mod tests {
 
     #[test]
     fn thresholds_beyond_single_precision_are_left_to_the_host() {
-        let table = || NormTable {
-            table: Tensor::zeros([7, 2], &Device::default()),
-            parameters: rows(),
-        };
-        let on_device = |thresholds: Thresholds| {
-            thresholds.device_clipping(&table(), None).is_some()
-        };
+        let table =
+            || NormTable { table: Tensor::zeros([7, 2], &Device::default()), parameters: rows() };
+        let on_device =
+            |thresholds: Thresholds| thresholds.device_clipping(&table(), None).is_some();
         assert!(on_device(Thresholds::multiplied(three_groups(), 1e-9, vec![1.0; 3]).unwrap()));
         for (norm, multiplier) in [(1e-13, 1.0), (1e13, 1.0), (1.0, 1e7), (1.0, 1e-7)] {
             let multipliers = vec![1.0, multiplier, 1.0];

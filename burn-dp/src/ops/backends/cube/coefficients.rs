@@ -3,7 +3,7 @@
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
-use crate::ops::kernel_ops::words::{
+use crate::ops::kernels::words::{
     ADDED, FIRST_GROUP, FIRST_PARAMETER, GROUP_THRESHOLD, NORMALIZE, PARAMETER_WORDS, PER_GROUP,
     REAL, ROUNDING, SLACK, SQUARED_MULTIPLIER, STABILITY, THRESHOLD,
 };

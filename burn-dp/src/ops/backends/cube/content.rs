@@ -8,8 +8,8 @@ use super::wide::{Wide, add, product};
 
 /// Hashes floats, given as their bits. Unit u of n hashes the blocks u, u + n, …
 ///
-/// - key: from `place` on, the ten words of the stream of the second level, and both halves of the first level, each
-///   three words longer than half a block
+/// - key: from `place` on, the ten words of the stream of the second level, and both halves of the
+///   first level, each three words longer than half a block
 /// - count: the number of values; memory may have more
 /// - half: half the length of a block, not as a constant, because LLVM would take half a minute to
 ///   unroll the loop over it

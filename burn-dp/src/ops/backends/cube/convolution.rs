@@ -119,10 +119,8 @@ pub fn convolution_gradients(
         }
         let row = ((channel * kernel_depth + kernel_z) * kernel_height + kernel_y)
             * u32::cast_from(kernel_width);
-        let rows = sizes[IMAGE_CHANNELS]
-            * kernel_depth
-            * kernel_height
-            * u32::cast_from(kernel_width);
+        let rows =
+            sizes[IMAGE_CHANNELS] * kernel_depth * kernel_height * u32::cast_from(kernel_width);
         let columns = sizes[PIXEL_CHANNELS];
         let start = (example * sizes[GROUPS] + group) * rows + row;
         #[unroll]

@@ -3,7 +3,7 @@
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
-use crate::ops::kernel_ops::{PART, RUN, UNITS};
+use crate::ops::kernels::{PART, RUN, UNITS};
 
 /// Returns the sum of the squares of part `part` of row `row`, in the first unit.
 #[cube]

@@ -1,0 +1,113 @@
+//! Clipping coefficients from the norms of parameters.
+
+use burn::backend::Dispatch;
+use burn::tensor::Tensor;
+
+use super::KernelOps;
+
+/// How coefficients follow from the norms of the parameters.
+pub(crate) struct DeviceClipping {
+    /// Whether each group has its own threshold. Otherwise there is one for all.
+    pub(crate) per_group: bool,
+    /// The constant that is added to the norm, if gradients are normalized instead of clipped.
+    pub(crate) stability: Option<f32>,
+    /// The threshold for all groups.
+    pub(crate) threshold: f32,
+    /// The factor of a norm that covers the rounding of the device.
+    pub(crate) rounding: f32,
+    pub(crate) groups: Vec<DeviceGroup>,
+    /// `false` for units that only pad the batch.
+    pub(crate) real: Option<Vec<bool>>,
+}
+
+/// A clipping group. Its squared norm is the sum of the squared norms of its parameters, times
+/// `slack`, plus `added`.
+pub(crate) struct DeviceGroup {
+    pub(crate) slack: f32,
+    pub(crate) added: f32,
+    /// The factor of its squared norm in the norm for all groups.
+    pub(crate) squared_multiplier: f32,
+    pub(crate) threshold: f32,
+    pub(crate) parameters: Vec<DeviceParameter>,
+}
+
+/// The squared norm of a parameter, from rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum DeviceParameter {
+    /// A row times a factor.
+    Scaled { row: usize, factor: f32 },
+    /// `(√(row + of_square · next row) + of_sums · √(next row))²`.
+    WithMagnitude { row: usize, of_square: f32, of_sums: f32 },
+}
+
+/// Places of the words of a [`DeviceClipping`].
+pub(in crate::ops) mod words {
+    pub(in crate::ops) const PER_GROUP: usize = 0;
+    pub(in crate::ops) const NORMALIZE: usize = 1;
+    pub(in crate::ops) const STABILITY: usize = 2;
+    pub(in crate::ops) const THRESHOLD: usize = 3;
+    pub(in crate::ops) const ROUNDING: usize = 4;
+    /// The place of a word for each unit, or zero if none is padding.
+    pub(in crate::ops) const REAL: usize = 5;
+    pub(in crate::ops) const FIRST_GROUP: usize = 6;
+
+    /// Places in a group, after the number of its parameters.
+    pub(in crate::ops) const SLACK: usize = 1;
+    pub(in crate::ops) const ADDED: usize = 2;
+    pub(in crate::ops) const SQUARED_MULTIPLIER: usize = 3;
+    pub(in crate::ops) const GROUP_THRESHOLD: usize = 4;
+    pub(in crate::ops) const FIRST_PARAMETER: usize = 5;
+
+    /// A parameter has its row, whether the next row has its magnitudes, and two numbers.
+    pub(in crate::ops) const PARAMETER_WORDS: usize = 4;
+}
+
+/// A [`DeviceClipping`] for a kernel.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "cube"), allow(dead_code))]
+pub struct ClippingWords {
+    pub(in crate::ops) words: Vec<u32>,
+    /// Number of clipping groups.
+    pub(in crate::ops) groups: usize,
+    /// Number of coefficients of each unit.
+    pub(in crate::ops) rows: usize,
+}
+
+impl From<&DeviceClipping> for ClippingWords {
+    fn from(clipping: &DeviceClipping) -> Self {
+        let DeviceClipping { per_group, stability, threshold, rounding, groups, real } = clipping;
+        let mut words = vec![0; words::FIRST_GROUP];
+        words[words::PER_GROUP] = u32::from(*per_group);
+        words[words::NORMALIZE] = u32::from(stability.is_some());
+        words[words::STABILITY] = stability.unwrap_or(0.0).to_bits();
+        words[words::THRESHOLD] = threshold.to_bits();
+        words[words::ROUNDING] = rounding.to_bits();
+        for group in groups {
+            let DeviceGroup { slack, added, squared_multiplier, threshold, parameters } = group;
+            words.push(parameters.len() as u32);
+            words.extend([slack, added, squared_multiplier, threshold].map(|word| word.to_bits()));
+            words.extend(parameters.iter().flat_map(|parameter| match *parameter {
+                DeviceParameter::Scaled { row, factor } => [row as u32, 0, factor.to_bits(), 0],
+                DeviceParameter::WithMagnitude { row, of_square, of_sums } => {
+                    [row as u32, 1, of_square.to_bits(), of_sums.to_bits()]
+                }
+            }));
+        }
+        if let Some(real) = real {
+            words[words::REAL] = words.len() as u32;
+            words.extend(real.iter().map(|&real| u32::from(real)));
+        }
+        Self { words, groups: groups.len(), rows: if *per_group { groups.len() } else { 1 } }
+    }
+}
+
+/// Returns the squared norms of the clipping groups, `[groups, units]`, and the coefficients,
+/// `[1, units]` or one row for each group, on a device that `has_kernels` names. The norms of units
+/// that are left out are infinite, and their coefficients are zero.
+///
+/// - table: squared norms and magnitudes of the parameters, `[any, units]`
+pub(crate) fn coefficients(table: Tensor<2>, clipping: &DeviceClipping) -> [Tensor<2>; 2] {
+    let (table, clipping) = (table.into_dispatch(), ClippingWords::from(clipping));
+    let (norms, coefficients) = Dispatch::native_coefficients(table, clipping);
+    [Tensor::from_dispatch(norms), Tensor::from_dispatch(coefficients)]
+}
