@@ -268,6 +268,16 @@ mod tests {
     }
 
     #[test]
+    fn temporaries_of_kernels_are_split_later() {
+        let rule = linear(40, 400, 80, 64);
+        let part = Summed { uses: vec![Box::new(rule)], group_size: 1 };
+        // 128 kB for each of 64 examples, and a record of 5 MB.
+        let planner = || plans(MemoryBound::default(), Formation::Planned);
+        assert_eq!(planner().formation_chunk(&part), 38);
+        assert_eq!(planner().for_kernels().formation_chunk(&part), 64);
+    }
+
+    #[test]
     fn many_positions_of_a_small_layer_are_instantiated() {
         let mut planner = plans(MemoryBound::default(), Formation::Planned);
         assert_eq!(planner.plan(&linear(60, 100, 80, 16)).method, NormMethod::Instantiate);

@@ -10,7 +10,7 @@ use crate::DpError;
 use crate::NonPrivate;
 use crate::device_read::{blocking, read_f64};
 use crate::grads::{GroupSum, NormTable, PerExampleGradients};
-use crate::ops::{DeviceClipping, coefficients};
+use crate::ops::coefficients;
 
 /// The sum of clipped per-example gradients, to which noise is added.
 ///
@@ -83,13 +83,11 @@ impl ClippedSum {
         grads: PerExampleGradients,
         thresholds: &Thresholds,
     ) -> Result<Self, DpError> {
-        if grads.has_device_coefficients() {
-            let table = grads.norm_table(thresholds.groups())?;
-            let clipping =
-                table.as_ref().and_then(|table| thresholds.device_clipping(table, grads.real()));
-            if let Some((NormTable { table, .. }, clipping)) = table.zip(clipping) {
-                return Self::on_device(grads, thresholds.clone(), table, &clipping);
-            }
+        if grads.has_device_coefficients()
+            && thresholds.fits_device()
+            && let Some(table) = grads.norm_table(thresholds.groups())?
+        {
+            return Self::on_device(grads, thresholds.clone(), table);
         }
         let squared_norms = grads.squared_norms(thresholds.groups()).await?;
         let coefficients = thresholds.coefficients(&squared_norms, |unit| grads.is_real(unit));
@@ -100,11 +98,11 @@ impl ClippedSum {
     fn on_device(
         grads: PerExampleGradients,
         thresholds: Thresholds,
-        table: Tensor<2>,
-        clipping: &DeviceClipping,
+        table: NormTable,
     ) -> Result<Self, DpError> {
-        let [squared_norms, coefficients] = coefficients(table.cast(DType::F32), clipping);
-        let unread = UnreadNorms { squared_norms, real: clipping.real.clone() };
+        let clipping = thresholds.device_clipping(&table, grads.real());
+        let [squared_norms, coefficients] = coefficients(table.table.cast(DType::F32), &clipping);
+        let unread = UnreadNorms { squared_norms, real: clipping.real };
         let sums = grads.weighted_sum_on_device(coefficients, thresholds.groups())?;
         let mut sum = Self::empty(thresholds);
         sum.sums.extend(sums);

@@ -29,27 +29,36 @@ const FLUSHED: f64 = 1.0 / (1u128 << 100) as f64;
 /// overflow in single precision; the host computes their coefficients.
 const RANGE: std::ops::RangeInclusive<f64> = 1e-12..=1e12;
 
-/// Returns how a device clips, or `None` if a number is out of the range of single precision.
+/// Returns whether all numbers are in the range of single precision.
+pub(super) fn fits(bound: &Bound, scaling: Scaling) -> bool {
+    let multipliers = match bound {
+        Bound::Whole { multipliers, .. } => multipliers.as_slice(),
+        Bound::PerGroup { .. } => &[],
+    };
+    let numbers = bound.norms().iter().copied().chain(stability(scaling));
+    let squares = multipliers.iter().map(|multiplier| multiplier * multiplier);
+    numbers.chain(squares).all(|number| RANGE.contains(&number))
+}
+
+fn stability(scaling: Scaling) -> Option<f64> {
+    match scaling {
+        Scaling::Clip => None,
+        Scaling::Normalize { stability } => Some(stability),
+    }
+}
+
+/// Returns how a device clips. The numbers have to [fit](fits).
 pub(super) fn device_clipping(
     bound: &Bound,
     scaling: Scaling,
     table: &NormTable,
     groups: usize,
     real: Option<&[bool]>,
-) -> Option<DeviceClipping> {
-    let stability = match scaling {
-        Scaling::Clip => None,
-        Scaling::Normalize { stability } => Some(stability),
-    };
+) -> DeviceClipping {
     let squared_multiplier = |group: usize| match bound {
         Bound::Whole { multipliers, .. } => multipliers[group] * multipliers[group],
         Bound::PerGroup { .. } => 1.0,
     };
-    let multipliers = (0..groups).map(squared_multiplier);
-    let mut numbers = bound.norms().iter().copied().chain(stability).chain(multipliers);
-    if !numbers.all(|number| RANGE.contains(&number)) {
-        return None;
-    }
     let (per_group, threshold) = match bound {
         Bound::Whole { norm, .. } => (false, *norm),
         Bound::PerGroup { .. } => (true, 1.0),
@@ -71,14 +80,14 @@ pub(super) fn device_clipping(
             parameters,
         }
     };
-    Some(DeviceClipping {
+    DeviceClipping {
         per_group,
-        stability: stability.map(|stability| stability as f32),
+        stability: stability(scaling).map(|stability| stability as f32),
         threshold: down(threshold),
         rounding: up(1.0 + ROUNDING),
         groups: (0..groups).map(group).collect(),
         real: real.map(<[bool]>::to_vec),
-    })
+    }
 }
 
 /// Rounds up to single precision.
@@ -151,7 +160,7 @@ mod tests {
         let values = table().concat();
         let table = Tensor::from_data(TensorData::new(values, [7, UNITS]), device);
         let table = NormTable { table, parameters: rows() };
-        let clipping = thresholds.device_clipping(&table, real).unwrap();
+        let clipping = thresholds.device_clipping(&table, real);
         coefficients(table.table, &clipping).map(host)
     }
 
@@ -224,10 +233,7 @@ mod tests {
 
     #[test]
     fn thresholds_beyond_single_precision_are_left_to_the_host() {
-        let table =
-            || NormTable { table: Tensor::zeros([7, 2], &Device::default()), parameters: rows() };
-        let on_device =
-            |thresholds: Thresholds| thresholds.device_clipping(&table(), None).is_some();
+        let on_device = |thresholds: Thresholds| thresholds.fits_device();
         assert!(on_device(Thresholds::multiplied(three_groups(), 1e-9, vec![1.0; 3]).unwrap()));
         for (norm, multiplier) in [(1e-13, 1.0), (1e13, 1.0), (1.0, 1e7), (1.0, 1e-7)] {
             let multipliers = vec![1.0, multiplier, 1.0];

@@ -287,12 +287,17 @@ impl Thresholds {
         Coefficients::new(bound, *scaling, counts, squared_norms, is_real)
     }
 
-    /// Returns how a device computes the coefficients, or `None` if the host has to.
+    /// Returns whether a device can compute the coefficients, in single precision.
+    pub(super) fn fits_device(&self) -> bool {
+        on_device::fits(&self.inner.bound, self.inner.scaling)
+    }
+
+    /// Returns how a device computes the coefficients, if they [fit](Self::fits_device).
     pub(super) fn device_clipping(
         &self,
         table: &NormTable,
         real: Option<&[bool]>,
-    ) -> Option<DeviceClipping> {
+    ) -> DeviceClipping {
         let Inner { bound, scaling, groups, .. } = &*self.inner;
         on_device::device_clipping(bound, *scaling, table, groups.len(), real)
     }

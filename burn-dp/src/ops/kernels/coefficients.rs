@@ -41,6 +41,7 @@ pub(crate) enum DeviceParameter {
 }
 
 /// Places of the words of a [`DeviceClipping`].
+#[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub(in crate::ops) mod words {
     pub(in crate::ops) const PER_GROUP: usize = 0;
     pub(in crate::ops) const NORMALIZE: usize = 1;

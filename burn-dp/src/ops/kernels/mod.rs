@@ -13,6 +13,8 @@ mod norms;
 mod selection;
 
 use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
+// Without the feature, no metadata is needed.
+#[cfg(feature = "fusion")]
 use burn::tensor::{DType, Shape};
 
 use super::Patches;
@@ -21,12 +23,16 @@ pub use coefficients::ClippingWords;
 #[cfg(feature = "cube")]
 pub(super) use coefficients::words;
 pub(crate) use coefficients::{DeviceClipping, DeviceGroup, DeviceParameter, coefficients};
-pub(super) use convolutions::{gradients_shape, small_convolution_gradients};
+#[cfg(feature = "fusion")]
+pub(super) use convolutions::gradients_shape;
+pub(super) use convolutions::small_convolution_gradients;
 pub use norms::RoundedUp;
 pub(crate) use norms::norm_products;
+#[cfg(feature = "fusion")]
+pub(super) use norms::parts_shape;
 #[cfg(feature = "cube")]
 pub(super) use norms::{PART, RUN};
-pub(super) use norms::{UNITS, parts_shape, row_squared_norms};
+pub(super) use norms::{UNITS, row_squared_norms};
 pub(crate) use selection::{kept_examples, scaled_examples, selected_rows, selects};
 
 /// Kernels for per-example norms, gradients and coefficients.

@@ -40,6 +40,7 @@ impl RoundedUp {
 }
 
 /// Returns the shape of the sums of the parts of rows.
+#[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub(in crate::ops) fn parts_shape(rows: &Shape) -> Shape {
     Shape::new([rows[0], rows[1].div_ceil(PART).max(1)])
 }
