@@ -15,7 +15,8 @@ use crate::web;
 /// oracle tests of all primitives, the release by kernels, whole steps, and the sensitivity of one
 /// policy. The tests of recurrent layers, of transformers, and of the sensitivity of all policies
 /// take a minute or more each; `cargo xtask test --backend wgpu` runs them too.
-const WGPU_TESTS: [&str; 20] = [
+const WGPU_TESTS: [&str; 21] = [
+    "ops::row_norms",
     "ops::row_sums",
     "rules::linear",
     "conv::tests",

@@ -34,6 +34,7 @@ mod primitives;
 pub(crate) mod recording;
 mod recurrent;
 mod release_ops;
+mod row_norms;
 mod row_sums;
 mod rows;
 mod same_memory;
@@ -71,9 +72,10 @@ pub(crate) use release_ops::{
     Earlier, has_kernels, has_release, native_content_hash, native_correlated_release,
     native_erase, native_release,
 };
+pub(crate) use row_norms::{enlarged_squared_norms, row_squared_norms};
 pub(crate) use row_sums::{
-    additions, any, axis_product_sums, axis_sums, block_roundings, enlarged_squared_norms,
-    gram_roundings, row_products, row_squared_norms, row_sums, weighted_rows,
+    additions, any, axis_product_sums, axis_sums, block_roundings, gram_roundings, row_products,
+    row_sums, weighted_rows,
 };
 pub(crate) use same_memory::is_same_memory;
 pub use slot::Slot;

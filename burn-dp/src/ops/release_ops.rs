@@ -193,7 +193,7 @@ pub trait ReleaseOps: Backend {
     /// four integers of 64 bits; the ninth is one if a value of the part is not finite. Only for
     /// backends that `has_release` names.
     ///
-    /// - words: the keys of all values; those of these values begin at `place`
+    /// - words: the keys of all values; the keys of these values begin at `place`
     #[fusion(dtype = DType::I32, shape = hash_shape(values))]
     #[allow(unused_variables)]
     fn native_content_hash(

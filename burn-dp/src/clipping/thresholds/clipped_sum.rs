@@ -173,7 +173,8 @@ impl ClippedSum {
         self.statistics.examples + unread.sum::<usize>()
     }
 
-    /// Returns the statistics, and `Σ_i (b_i - ½)` of each count, exact. Norms on a device are read.
+    /// Returns the statistics, and `Σ_i (b_i - ½)` of each count, exact. Reads norms that are on a
+    /// device.
     ///
     /// # Errors
     ///

@@ -223,7 +223,7 @@ mod tests {
                     assert!(norms.iter().all(|norms| norms[unit] == f32::INFINITY), "{unit}");
                     assert!(coefficients.iter().all(|row| row[unit] == 0.0), "{unit}");
                 }
-                // Padding counts for nothing, and its norm is known.
+                // Padding is not counted, and its norm is known.
                 assert!(norms.iter().all(|norms| norms[7].is_finite()));
                 assert!(coefficients.iter().all(|row| row[7] == 0.0));
                 assert!(coefficients.iter().all(|row| row[8] > 0.0));

@@ -1,17 +1,11 @@
 //! The gradients of the weight of a small convolution for each example.
 
 use burn::backend::Dispatch;
-use burn::tensor::{DType, Shape, Tensor};
+use burn::tensor::{DType, Tensor};
 
-use super::KernelOps;
+use super::kernel_ops::KernelOps;
+use super::layout::gradients_shape;
 use crate::ops::{Patches, has_kernels};
-
-/// Returns the shape of the gradients of a convolution for each example.
-pub(in crate::ops) fn gradients_shape(image: &Shape, pixels: &Shape, patches: &Patches) -> Shape {
-    let groups = patches.options.groups;
-    let places: usize = patches.kernel_size.iter().product();
-    Shape::new([image[0], groups, image[1] / groups * places, pixels[1] / groups])
-}
 
 /// Returns the gradients of the weight of a small convolution for each example, by a kernel of the
 /// device that adds all pixels without patches, if it has one and the matrix of a group is so small

@@ -1,29 +1,11 @@
 //! Squared norms of rows, rounded up.
 
 use burn::backend::Dispatch;
-use burn::tensor::{DType, Device, Shape, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
-use super::KernelOps;
+use super::kernel_ops::KernelOps;
+use super::layout::{PART, RUN, RoundedUp, UNITS};
 use crate::ops::{additions, has_kernels, row_sums};
-
-/// Number of values of a row whose squares one group of units adds.
-pub(crate) const PART: usize = 1 << 16;
-
-/// Number of units in a group. Each adds every `UNITS`-th square of a part, and the first one adds
-/// their sums.
-pub(crate) const UNITS: usize = 64;
-
-/// Number of squares that a unit adds one after another.
-pub(crate) const RUN: usize = 32;
-
-/// What a kernel does to a sum of squares to round it up.
-#[derive(Clone, Copy, Debug)]
-pub struct RoundedUp {
-    /// The factor of the sum.
-    pub factor: f32,
-    /// What is added to the product.
-    pub added: f32,
-}
 
 impl RoundedUp {
     /// The sum as it is.
@@ -39,12 +21,6 @@ impl RoundedUp {
     }
 }
 
-/// Returns the shape of the sums of the parts of rows.
-#[cfg_attr(not(feature = "cube"), allow(dead_code))]
-pub(in crate::ops) fn parts_shape(rows: &Shape) -> Shape {
-    Shape::new([rows[0], rows[1].div_ceil(PART).max(1)])
-}
-
 /// Returns an upper bound on the roundings of a square in the kernel and in the sum of the parts.
 fn roundings(values: usize) -> usize {
     let of_unit = values.min(PART).div_ceil(UNITS);
@@ -53,8 +29,8 @@ fn roundings(values: usize) -> usize {
     of_run + of_runs + values.min(UNITS) - 3 + additions(values.div_ceil(PART))
 }
 
-/// Returns the squared norms of rows, rounded up, plus `added`, by a kernel of the device, if it has
-/// one.
+/// Returns the squared norms of rows, rounded up, plus `added`, by a kernel of the device, if it
+/// has one.
 ///
 /// # Shapes
 ///

@@ -3,7 +3,8 @@
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Tensor};
 
-use super::{KernelOps, UNITS};
+use super::kernel_ops::KernelOps;
+use super::layout::UNITS;
 use crate::ops::has_kernels;
 
 /// Returns `Σ coefficients[i] · rows[i]`, where rows with coefficient zero count as zero even if

@@ -23,8 +23,8 @@ const UNITS: usize = 21;
 /// the kernel for one channel of the image and `CHANNELS` of the pixels.
 ///
 /// - image, pixels: `[batch_size, channels, depth, height, width]`
-/// - sizes: the groups, the channels of both tensors in a group, and for three axes each: the image,
-///   the pixels, the kernel, stride, padding and dilation; then the number of units
+/// - sizes: the groups, the channels of both tensors in a group, and for three axes each: the
+///   image, the pixels, the kernel, stride, padding and dilation; then the number of units
 /// - kernel_width: length of a row of the kernel
 /// - slides: whether the window of the next pixel is this one moved by one value
 #[cube(launch)]
