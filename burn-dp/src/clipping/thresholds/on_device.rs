@@ -1,25 +1,25 @@
 //! Clipping coefficients on a device, where numbers have single precision.
 //!
-//! The norms stay on the device until the step reads them for its counts. With ε = 2⁻²², which
-//! bounds what a device can change in one operation, square roots included, by a factor of two:
+//! The norms stay on the device until the step reads them for its counts. Let ε be 2⁻²². WGSL
+//! allows an error of 1.25 ε in a division, and of 2.25 ε in a square root, which may be an inverse
+//! square root and a division; any other operation is off by at most ε/2. So:
 //!
-//! - The squared norm of a parameter is off by at most 24 ε: two square roots, two products, the
-//!   sums, and a square. Each parameter of a group adds one ε, and the slack of the group covers
-//!   all.
-//! - The norm of all groups is a sum of squared norms with multipliers; each group adds two ε.
-//! - The coefficient is a threshold, rounded down, over a square root: 8 ε, which `ROUNDING`
-//!   covers. What is left of it covers the rounding of the weighted sum, as on the host.
+//! - The squared norm of a parameter is the square of a sum of two square roots, or a product, and
+//!   is off by less than 24 ε. Adding the parameters of a group and the groups costs at most ε for
+//!   each. The slack of a group covers all of this.
+//! - A coefficient is a threshold, rounded down, over a square root that is multiplied and perhaps
+//!   increased: less than 12 ε. `ROUNDING` covers them, and as much for the weighted sum as on the
+//!   host.
 
 use super::bound::Bound;
 use super::coefficients::Scaling;
 use crate::grads::NormTable;
 use crate::ops::{DeviceClipping, DeviceGroup};
 
-/// Bounds the relative error of one operation of a device; WGSL allows 2.5 · 2⁻²³ for a division,
-/// and a square root is an inverse square root with 2 · 2⁻²³ and a division.
+/// The ε of the module's documentation.
 const OPERATION: f64 = 1.0 / (1 << 22) as f64;
 
-/// The relative increase of a norm, as on the host and 12 operations more.
+/// The relative increase of a norm: as on the host, and 12 ε more.
 const ROUNDING: f64 = super::count::ROUNDING + 12.0 * OPERATION;
 
 /// Bounds what a square root of a sum can lose if the device flushes a subnormal term to zero.
