@@ -83,9 +83,22 @@ async fn device(backend: &str) -> Result<Device, JsError> {
     match backend {
         "flex" => Ok(Device::flex()),
         #[cfg(feature = "webgpu")]
-        "webgpu" => Ok(Device::wgpu_options().init_async().await?),
+        "webgpu" => webgpu().await,
         _ => Err(JsError::new(&format!("this build has no backend `{backend}`"))),
     }
+}
+
+/// Returns the WebGPU device of this worker. It can be initialized only once.
+#[cfg(feature = "webgpu")]
+async fn webgpu() -> Result<Device, JsError> {
+    thread_local! {
+        static INITIALIZED: std::cell::OnceCell<Device> = const { std::cell::OnceCell::new() };
+    }
+    if let Some(device) = INITIALIZED.with(|cell| cell.get().cloned()) {
+        return Ok(device);
+    }
+    let device = Device::wgpu_options().init_async().await?;
+    Ok(INITIALIZED.with(|cell| cell.get_or_init(|| device).clone()))
 }
 
 #[wasm_bindgen]
