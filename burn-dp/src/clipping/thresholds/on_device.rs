@@ -59,10 +59,7 @@ pub(super) fn device_clipping(
         Bound::Whole { multipliers, .. } => multipliers[group] * multipliers[group],
         Bound::PerGroup { .. } => 1.0,
     };
-    let (per_group, threshold) = match bound {
-        Bound::Whole { norm, .. } => (false, *norm),
-        Bound::PerGroup { .. } => (true, 1.0),
-    };
+    let per_group = matches!(bound, Bound::PerGroup { .. });
     let group = |group: usize| {
         let of_group = table.parameters.iter().filter(|row| row.group == group);
         let underflow: f64 = of_group.clone().map(|row| row.underflow + FLUSHED).sum();
@@ -83,7 +80,6 @@ pub(super) fn device_clipping(
     DeviceClipping {
         per_group,
         stability: stability(scaling).map(|stability| stability as f32),
-        threshold: down(threshold),
         rounding: up(1.0 + ROUNDING),
         groups: (0..groups).map(group).collect(),
         real: real.map(<[bool]>::to_vec),

@@ -42,8 +42,6 @@ pub(crate) struct DeviceClipping {
     pub(crate) per_group: bool,
     /// The constant that is added to the norm, if gradients are normalized instead of clipped.
     pub(crate) stability: Option<f32>,
-    /// The threshold for all groups.
-    pub(crate) threshold: f32,
     /// The factor of a norm that covers the rounding of the device.
     pub(crate) rounding: f32,
     pub(crate) groups: Vec<DeviceGroup>,
@@ -58,6 +56,7 @@ pub(crate) struct DeviceGroup {
     pub(crate) added: f32,
     /// The factor of its squared norm in the norm for all groups.
     pub(crate) squared_multiplier: f32,
+    /// The threshold of the group, or the one threshold for all groups.
     pub(crate) threshold: f32,
     pub(crate) parameters: Vec<DeviceParameter>,
 }
@@ -77,11 +76,10 @@ pub(in crate::ops) mod words {
     pub(in crate::ops) const PER_GROUP: usize = 0;
     pub(in crate::ops) const NORMALIZE: usize = 1;
     pub(in crate::ops) const STABILITY: usize = 2;
-    pub(in crate::ops) const THRESHOLD: usize = 3;
-    pub(in crate::ops) const ROUNDING: usize = 4;
+    pub(in crate::ops) const ROUNDING: usize = 3;
     /// The place of a word for each unit, or zero if none is padding.
-    pub(in crate::ops) const REAL: usize = 5;
-    pub(in crate::ops) const FIRST_GROUP: usize = 6;
+    pub(in crate::ops) const REAL: usize = 4;
+    pub(in crate::ops) const FIRST_GROUP: usize = 5;
 
     /// Places in a group, after the number of its parameters.
     pub(in crate::ops) const SLACK: usize = 1;
@@ -103,16 +101,18 @@ pub struct ClippingWords {
     pub(in crate::ops) groups: usize,
     /// Number of coefficients of each unit.
     pub(in crate::ops) rows: usize,
+    /// Whether the words follow from shapes and thresholds alone: which units are padding reveals
+    /// how many were drawn.
+    pub(in crate::ops) is_public: bool,
 }
 
 impl From<&DeviceClipping> for ClippingWords {
     fn from(clipping: &DeviceClipping) -> Self {
-        let DeviceClipping { per_group, stability, threshold, rounding, groups, real } = clipping;
+        let DeviceClipping { per_group, stability, rounding, groups, real } = clipping;
         let mut words = vec![0; words::FIRST_GROUP];
         words[words::PER_GROUP] = u32::from(*per_group);
         words[words::NORMALIZE] = u32::from(stability.is_some());
         words[words::STABILITY] = stability.unwrap_or(0.0).to_bits();
-        words[words::THRESHOLD] = threshold.to_bits();
         words[words::ROUNDING] = rounding.to_bits();
         for group in groups {
             let DeviceGroup { slack, added, squared_multiplier, threshold, parameters } = group;
@@ -129,6 +129,7 @@ impl From<&DeviceClipping> for ClippingWords {
             words[words::REAL] = words.len() as u32;
             words.extend(real.iter().map(|&real| u32::from(real)));
         }
-        Self { words, groups: groups.len(), rows: if *per_group { groups.len() } else { 1 } }
+        let (groups, is_public) = (groups.len(), real.is_none());
+        Self { words, groups, rows: if *per_group { groups } else { 1 }, is_public }
     }
 }

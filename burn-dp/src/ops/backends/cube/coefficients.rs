@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 
 use crate::ops::kernels::words::{
     ADDED, FIRST_GROUP, FIRST_PARAMETER, GROUP_THRESHOLD, NORMALIZE, PARAMETER_WORDS, PER_GROUP,
-    REAL, ROUNDING, SLACK, SQUARED_MULTIPLIER, STABILITY, THRESHOLD,
+    REAL, ROUNDING, SLACK, SQUARED_MULTIPLIER, STABILITY,
 };
 
 /// The bits of infinity.
@@ -80,11 +80,10 @@ pub fn coefficients(
             let mut coefficient = 0.0f32;
             if left_out == 0 {
                 let mut squared = whole;
-                let mut threshold = f32::reinterpret(clipping[THRESHOLD]);
                 if clipping[PER_GROUP] == 1 {
                     squared = f32::reinterpret(norms[row * units + unit]);
-                    threshold = f32::reinterpret(clipping[place + GROUP_THRESHOLD]);
                 }
+                let threshold = f32::reinterpret(clipping[place + GROUP_THRESHOLD]);
                 let norm = squared.sqrt() * f32::reinterpret(clipping[ROUNDING]);
                 if clipping[NORMALIZE] == 1 {
                     coefficient = threshold / (norm + f32::reinterpret(clipping[STABILITY]));

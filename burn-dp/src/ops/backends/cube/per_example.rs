@@ -9,7 +9,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{bits_of, coefficients, convolution, norms, public};
+use super::{bits_of, coefficients, convolution, norms, public, upload};
 use crate::ops::kernels::{UNITS, gradients_shape, parts_shape};
 use crate::ops::{ClippingWords, KernelOps, Patches, RoundedUp};
 
@@ -161,7 +161,10 @@ impl KernelOps for CubeBackend {
         let table = bits_of(table);
         let (client, device) = (table.client.clone(), table.device.clone());
         let units = table.meta.shape()[1];
-        let settings = public(&client, &device, clipping.words);
+        let settings = match clipping.is_public {
+            true => public(&client, &device, clipping.words),
+            false => upload(&client, &device, &clipping.words),
+        };
         let [norms, coefficients] = [clipping.groups, clipping.rows].map(|rows| {
             let shape = Shape::new([rows, units]);
             empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::F32)
