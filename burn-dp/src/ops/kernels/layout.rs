@@ -92,7 +92,7 @@ pub(in crate::ops) mod words {
     pub(in crate::ops) const PARAMETER_WORDS: usize = 4;
 }
 
-/// A [`DeviceClipping`] for a kernel.
+/// What a kernel reads to clip: sizes, rounding and the threshold of every group and parameter.
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub struct ClippingWords {
