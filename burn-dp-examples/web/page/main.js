@@ -84,9 +84,14 @@ async function load() {
 
 // ------------------------------------------------------------------------------------- set-up
 
-function offer({ settings, count }) {
-  const text = `It trains on ${count} images with a budget of ε = ${settings.epsilon}.`;
-  $("stored-text").textContent = text;
+function offer({ settings, count, backend }) {
+  // Only the device of the lost steps repeats them with the same rounding.
+  const isThere = [...$("backend").options].some((it) => it.value === backend);
+  if (isThere) $("backend").value = backend;
+  const device = DEVICES[$("backend").value];
+  const was = `It was on ${DEVICES[backend]}, which is missing: steps that were lost stay paid.`;
+  const text = `It trains on ${count} images with a budget of ε = ${settings.epsilon}`;
+  $("stored-text").textContent = `${text}, on ${device}. ${isThere ? "" : was}`;
   show("stored");
   $("resume").focus();
 }

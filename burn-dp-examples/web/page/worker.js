@@ -79,7 +79,8 @@ const methods = {
       return undefined;
     }
     const { settings, count, source } = found.description;
-    return { settings: JSON.parse(settings), count, source: source.kind };
+    const { backend } = found.state;
+    return { settings: JSON.parse(settings), count, source: source.kind, backend };
   },
 
   async remove() {

@@ -194,10 +194,13 @@ impl Page {
     }
 
     /// Waits until this step is complete, and further ones that are not in the stored state yet.
-    pub(super) fn wait_for_unsaved_step(&self, step: u64) -> Outcome {
+    /// Returns the last of them.
+    pub(super) fn wait_for_unsaved_step(&self, step: u64) -> Outcome<u64> {
         let value = "document.getElementById('steps-progress').value";
         let made = format!("{value} >= {step} && {value} % 5 === 2");
-        self.wait(&made, Duration::from_secs(300))
+        self.wait(&made, Duration::from_secs(300))?;
+        let made = self.value(value)?;
+        made.as_u64().ok_or_else(|| format!("the step is {made}").into())
     }
 
     pub(super) fn wait_until_finished(&self, limit: Duration) -> Outcome {
