@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use burn::tensor::kind::Basic;
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Int, Tensor, TensorData, Transaction};
 
 use crate::DpError;
 
@@ -37,12 +37,53 @@ pub(crate) async fn read<const D: usize, K: Basic>(
     tensor.into_data_async().await.map_err(|error| unreadable(what, error))
 }
 
+/// Returns the values of tensors of devices that have kernels, on the host. If it is one device, it
+/// is waited for once.
+///
+/// # Arguments
+///
+/// - `what`: the tensors, for the message of an error
+///
+/// # Errors
+///
+/// Returns [`DpError::Device`] if the values cannot be read.
+pub(crate) async fn read_together<const D: usize>(
+    floats: Vec<Tensor<D>>,
+    ints: Option<Tensor<D, Int>>,
+    what: &str,
+) -> Result<(Vec<TensorData>, Option<TensorData>), DpError> {
+    let devices = floats.iter().map(Tensor::device).chain(ints.iter().map(Tensor::device));
+    let devices: Vec<_> = devices.collect();
+    if devices.windows(2).any(|pair| pair[0] != pair[1]) {
+        let mut read_floats = Vec::new();
+        for float in floats {
+            read_floats.push(read(float, what).await?);
+        }
+        let ints = match ints {
+            Some(ints) => Some(read(ints, what).await?),
+            None => None,
+        };
+        return Ok((read_floats, ints));
+    }
+    if devices.is_empty() {
+        return Ok((Vec::new(), None));
+    }
+    #[cfg(test)]
+    READS.set(READS.get() + 1);
+    let has_ints = ints.is_some();
+    let all = floats.into_iter().fold(Transaction::default(), Transaction::register);
+    let all = ints.into_iter().fold(all, Transaction::register);
+    let mut data = all.execute_async().await.map_err(|error| unreadable(what, error))?;
+    let ints = if has_ints { data.pop() } else { None };
+    Ok((data, ints))
+}
+
 #[cfg(test)]
 thread_local! {
     static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Returns the number of tensors that this thread read.
+/// Returns how often this thread waited for a device.
 #[cfg(test)]
 pub(crate) fn reads() -> usize {
     READS.get()

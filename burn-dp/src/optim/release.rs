@@ -7,7 +7,7 @@ use super::releases::Mark;
 use super::sums::{Hashing, Sum, unreadable};
 use crate::DpError;
 use crate::clipping::{ClippedSum, ClippingStatistics, Count, StepNoise, Thresholds};
-use crate::device_read::read_f32;
+use crate::device_read::{read_f32, read_together};
 use crate::model::for_each_trained;
 use crate::noise::{CorrelatedNoise, CorrelatedStep, GaussianMechanism, NoiseAhead, not_finite};
 use crate::ops::row_sums;
@@ -102,7 +102,8 @@ impl Release {
 
     /// Binds the noise to everything that will be released. Nothing is released yet.
     ///
-    /// Sums whose device has kernels for the release stay there: only their hashes are read.
+    /// Sums whose device has kernels for the release stay there: only their hashes are read, with
+    /// the norms of the units.
     ///
     /// # Arguments
     ///
@@ -133,12 +134,13 @@ impl Release {
             }
         }
         let key = gradient_noise.content_key();
-        // Started before the norms are read, so that the device is waited for once.
         let hashing = Hashing::start(&sums, key.as_ref());
-        let (statistics, count_sums) = sum.counted().await?;
+        let read = read_together(sum.unread(), hashing.words(), "the norms and hashes of a step");
+        let (norms, words) = read.await?;
+        let (statistics, count_sums) = sum.counted(norms)?;
         let counts =
             count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&count_sums), stds]));
-        let (mut marks, is_finite) = hashing.marks(&sums, key.as_ref()).await?;
+        let (mut marks, is_finite) = hashing.marks(words, &sums, key.as_ref())?;
         let gradient = match &key {
             Some(key) => {
                 marks.push(key.mark(sums.len() as u32, stds));

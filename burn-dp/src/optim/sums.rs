@@ -90,18 +90,25 @@ impl Hashing {
         Self { words, lengths }
     }
 
+    /// Returns the words to read for the marks, if any sum is on a device.
+    pub(super) fn words(&self) -> Option<Tensor<2, Int>> {
+        self.words.clone()
+    }
+
     /// Returns the marks of the sums under `key`, and whether all sums on devices are finite; the
-    /// host checks its own sums when it adds the noise. The hashes are read at once.
-    pub(super) async fn marks(
+    /// host checks its own sums when it adds the noise.
+    ///
+    /// # Arguments
+    ///
+    /// - `words`: the values of [`Hashing::words`]
+    pub(super) fn marks(
         self,
+        words: Option<TensorData>,
         sums: &[Sum],
         key: Option<&ContentKey>,
     ) -> Result<(Vec<ContentMark>, bool), DpError> {
-        let words = match self.words {
-            Some(words) => {
-                let words = read(words, "hashes of clipped sums").await?;
-                words.try_into_vec::<i32>().map_err(unreadable)?
-            }
+        let words = match words {
+            Some(words) => words.try_into_vec::<i32>().map_err(unreadable)?,
             None => Vec::new(),
         };
         let (rows, _) = words.as_chunks::<9>();

@@ -1,14 +1,14 @@
 use std::collections::HashMap;
 
 use burn::module::ParamId;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Tensor, TensorData};
 
 use super::coefficients::Coefficients;
 use super::statistics::ClippingStatistics;
 use super::thresholds::Thresholds;
 use crate::DpError;
 use crate::NonPrivate;
-use crate::device_read::{blocking, read_f64};
+use crate::device_read::{blocking, read_together};
 use crate::grads::{GroupSum, NormTable, PerExampleGradients};
 use crate::ops::coefficients;
 
@@ -47,10 +47,13 @@ impl UnreadNorms {
         }
     }
 
-    /// Reads the norms and returns the statistics and counts that the host computes from them.
-    async fn read(&self, thresholds: &Thresholds) -> Result<Coefficients, DpError> {
+    /// Returns the statistics and counts that the host computes from the values of the norms.
+    fn counted(&self, norms: TensorData, thresholds: &Thresholds) -> Result<Coefficients, DpError> {
         let [_, units] = self.squared_norms.dims();
-        let norms = read_f64(self.squared_norms.clone(), "the norms of the gradients").await?;
+        let norms: Vec<f64> = norms
+            .convert_dtype(DType::F64)
+            .try_into_vec()
+            .map_err(|error| DpError::device(format!("the norms of the gradients: {error:?}")))?;
         let norms: Vec<Vec<f64>> = norms.chunks_exact(units).map(<[f64]>::to_vec).collect();
         let is_real = |unit: usize| self.real.as_ref().is_none_or(|real| real[unit]);
         Ok(thresholds.coefficients(&norms, is_real))
@@ -163,8 +166,9 @@ impl ClippedSum {
     /// Returns [`DpError::Device`] if the norms cannot be read from the device, and
     /// [`DpError::InvalidState`] in a browser, where nothing can wait for them.
     pub fn statistics(&self) -> Result<NonPrivate<ClippingStatistics>, DpError> {
-        let counted = blocking(self.counted(), "DpOptimizer::step_async")?;
-        Ok(NonPrivate::new(counted.0))
+        let read = read_together(self.unread(), None, "the norms of the gradients");
+        let (norms, _) = blocking(read, "DpOptimizer::step_async")?;
+        Ok(NonPrivate::new(self.counted(norms)?.0))
     }
 
     /// Returns the number of examples, padding excluded.
@@ -173,18 +177,29 @@ impl ClippedSum {
         self.statistics.examples + unread.sum::<usize>()
     }
 
-    /// Returns the statistics, and `Σ_i (b_i - ½)` of each count, exact. Reads norms that are on a
-    /// device.
+    /// Returns the squared norms that are only on a device, `[groups, units]` each.
+    pub(crate) fn unread(&self) -> Vec<Tensor<2>> {
+        self.unread.iter().map(|unread| unread.squared_norms.clone()).collect()
+    }
+
+    /// Returns the statistics, and `Σ_i (b_i - ½)` of each count, exact.
+    ///
+    /// # Arguments
+    ///
+    /// - `norms`: the values of [`unread`](Self::unread)
     ///
     /// # Errors
     ///
-    /// Returns [`DpError::Device`] if the norms cannot be read.
-    pub(crate) async fn counted(&self) -> Result<(ClippingStatistics, Vec<f64>), DpError> {
+    /// Returns [`DpError::Device`] if they are not the norms.
+    pub(crate) fn counted(
+        &self,
+        norms: Vec<TensorData>,
+    ) -> Result<(ClippingStatistics, Vec<f64>), DpError> {
         let (mut statistics, mut count_sums) = (self.statistics, self.count_sums.clone());
-        for unread in &self.unread {
-            let read = unread.read(&self.thresholds).await?;
-            statistics += read.statistics;
-            count_sums.iter_mut().zip(read.count_sums).for_each(|(sum, other)| *sum += other);
+        for (unread, norms) in self.unread.iter().zip(norms) {
+            let counted = unread.counted(norms, &self.thresholds)?;
+            statistics += counted.statistics;
+            count_sums.iter_mut().zip(counted.count_sums).for_each(|(sum, other)| *sum += other);
         }
         Ok((statistics, count_sums))
     }
@@ -253,7 +268,7 @@ mod tests {
         // Norms of 1 are below the threshold of the count, and 3 is above.
         let mut total = sum(vec![1.0, 1.0, 9.0]);
         total.accumulate(sum(vec![1.0, 1.0])).unwrap();
-        let (statistics, count_sums) = blocking(total.counted(), "").unwrap();
+        let (statistics, count_sums) = total.counted(Vec::new()).unwrap();
         assert_eq!(count_sums, [4.0 * 0.5 - 0.5]);
         assert_eq!((statistics.examples, total.examples()), (5, 5));
         assert_eq!(total.clipping_norm(), 9.0);
