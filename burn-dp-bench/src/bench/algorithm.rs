@@ -28,14 +28,6 @@ impl Algorithm {
     pub fn is_private(self) -> bool {
         Self::PRIVATE.contains(&self)
     }
-
-    /// Returns the number of measured steps when the other algorithms run `repetitions`.
-    pub(super) fn repetitions(self, repetitions: usize) -> usize {
-        match self {
-            Self::Nxbp => repetitions.div_ceil(5),
-            _ => repetitions,
-        }
-    }
 }
 
 /// The optimizer under every algorithm.

@@ -78,9 +78,12 @@ pub struct StepOptions {
     /// Backend to run on.
     #[arg(long, value_enum, default_value = "flex")]
     pub backend: BackendName,
-    /// Measured steps of each algorithm, in blocks of five; nxbp runs a fifth of them.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub repetitions: usize,
+    /// Measured seconds of each algorithm, in all blocks together; at least two steps in each.
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Blocks of each algorithm.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub blocks: usize,
     /// File for the figures.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

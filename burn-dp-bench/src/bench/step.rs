@@ -3,13 +3,10 @@
 use super::process::Process;
 use super::report::{self, Row, median_and_minimum};
 use super::subject::Subject;
-use super::turns::{Amount, Block, Player, take_turns};
+use super::turns::{Amount, take_turns};
 use super::worker::{self, WorkerOptions};
 use super::{Algorithm, InnerOptimizer, StepOptions, agreement, chart, cores, peer_lines};
 use burn_dp_examples::training::{TrainError, checks, device, files, typed};
-
-/// Number of counted steps in a block.
-const BLOCK: usize = 5;
 
 /// Measures, prints the table, and writes the figures and the picture.
 ///
@@ -20,8 +17,9 @@ const BLOCK: usize = 5;
 /// cannot be read or written, or a process fails.
 pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     let batches = options.batch.iter().map(|&batch| ("--batch", batch));
-    let others = [("--repetitions", options.repetitions), ("--image-size", options.image_size)];
+    let others = [("--blocks", options.blocks), ("--image-size", options.image_size)];
     checks::at_least_one(batches.chain(others))?;
+    checks::positive([("--seconds", options.seconds)])?;
     for (name, path) in [("--json", &options.json), ("--svg", &options.svg)] {
         path.as_deref().map_or(Ok(()), |path| checks::file(name, path, None))?;
     }
@@ -62,7 +60,7 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
                     threads,
                 };
                 let workers: Vec<_> = algorithms.iter().map(worker).collect();
-                rows.extend(measure(&workers, options.repetitions)?);
+                rows.extend(measure(&workers, options)?);
             }
         }
     }
@@ -91,15 +89,15 @@ fn algorithms(options: &StepOptions) -> Vec<Algorithm> {
 }
 
 /// Measures alternating workers. The first one runs the ordinary step.
-fn measure(workers: &[WorkerOptions], repetitions: usize) -> Result<Vec<Row>, TrainError> {
+fn measure(workers: &[WorkerOptions], options: &StepOptions) -> Result<Vec<Row>, TrainError> {
     let failed = |worker: &WorkerOptions, reason: String| {
         let path = format!("{} of {}", typed(worker.algorithm), typed(worker.network));
         TrainError::Io { path: path.into(), source: std::io::Error::other(reason) }
     };
     let start = |worker| worker::start(worker).map_err(|reason| failed(worker, reason));
     let mut processes = workers.iter().map(start).collect::<Result<Vec<Process>, _>>()?;
-    let algorithms: Vec<_> = workers.iter().map(|worker| worker.algorithm).collect();
-    let results = repeat(&mut processes, &algorithms, repetitions);
+    let amount = |_| Amount::Milliseconds(options.seconds * 1e3);
+    let results = take_turns(&mut processes, options.blocks, amount);
 
     let mut rows = Vec::new();
     let mut ordinary = 0.0;
@@ -126,16 +124,6 @@ fn measure(workers: &[WorkerOptions], repetitions: usize) -> Result<Vec<Row>, Tr
     Ok(rows)
 }
 
-/// Lets the contenders take turns until each has run its repetitions.
-fn repeat<P: Player>(
-    contenders: &mut [P],
-    algorithms: &[Algorithm],
-    repetitions: usize,
-) -> Vec<Result<Block, String>> {
-    let amount = |index: usize| Amount::Steps(algorithms[index].repetitions(repetitions));
-    take_turns(contenders, repetitions.div_ceil(BLOCK), amount)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -160,31 +148,14 @@ mod tests {
         assert_eq!(algorithms, [NonPrivate, Nxbp, BookKeeping]);
     }
 
-    /// Counts its steps.
-    struct Counted;
-
-    impl Player for Counted {
-        fn block(&mut self, steps: usize) -> Result<Block, String> {
-            Ok(Block { ms: vec![1.0; steps], cpu_ms: None })
-        }
-    }
-
     #[test]
-    fn every_algorithm_is_timed_as_often_as_asked_and_nxbp_a_fifth_of_it() {
-        for (repetitions, expected) in [(6, [6, 6, 6, 6, 2]), (20, [20, 20, 20, 20, 4])] {
-            let mut contenders = [(); 5].map(|()| Counted);
-            let results = repeat(&mut contenders, &algorithms(&options("")), repetitions);
-            let counts: Vec<_> = results.iter().flatten().map(|block| block.ms.len()).collect();
-            assert_eq!(counts, expected);
-        }
-    }
-
-    #[test]
-    fn zero_repetitions_and_empty_batches_are_refused_by_name() {
-        for line in ["--repetitions 0", "--batch 32,0", "--image-size 0"] {
+    fn zero_blocks_and_empty_batches_are_refused_by_name() {
+        for line in ["--blocks 0", "--batch 32,0", "--image-size 0"] {
             let error = run(&options(line)).unwrap_err().to_string();
             assert!(error.contains("must be at least 1, got 0"), "{error}");
         }
+        let error = run(&options("--seconds 0")).unwrap_err().to_string();
+        assert!(error.contains("--seconds"), "{error}");
     }
 
     #[test]
