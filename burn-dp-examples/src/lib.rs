@@ -6,7 +6,7 @@
 //! - [`plot`]: figures as SVG.
 //! - [`seeded_step`]: a step that is the same on every machine.
 //!
-//! For browsers, only the data sets are compiled.
+//! For browsers, only the data sets and models are compiled.
 //!
 //! The scenarios in the folder `examples` use the data sets; each is a program to read and to copy.
 
@@ -33,7 +33,6 @@ macro_rules! print_note {
 pub mod data;
 #[cfg(not(target_family = "wasm"))]
 mod incomplete;
-#[cfg(not(target_family = "wasm"))]
 pub mod models;
 #[cfg(not(target_family = "wasm"))]
 pub mod plot;

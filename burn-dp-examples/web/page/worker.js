@@ -4,6 +4,7 @@ import init, {
   LostSteps,
   Trainer,
   backends,
+  cost,
   drawnImages,
   drawnTestImages,
   idxImages,
@@ -166,6 +167,10 @@ const methods = {
   },
 
   seededStep: () => seededStep(),
+
+  async cost({ backend, steps }) {
+    return JSON.parse(await cost(backend, steps));
+  },
 };
 
 async function progress() {

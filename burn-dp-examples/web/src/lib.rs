@@ -1,15 +1,17 @@
 //! Private training of a digit classifier in a browser.
 //!
 //! The page (folder `page`) runs this library in a Web Worker: [`Trainer`] runs the steps, and
-//! [`plan`] computes what a budget buys. Nothing here makes a request; releases are stored by
+//! [`plan`] computes what a budget buys. [`cost`](fn@cost) measures what privacy costs. Nothing here makes a request; releases are stored by
 //! `page/store.js` before their noise is drawn ([`store`]).
 
+mod cost;
 mod images;
 mod network;
 mod settings;
 mod store;
 mod trainer;
 
+pub use cost::cost;
 pub use images::{Images, drawn_images, drawn_test_images, idx_images, labeled_images};
 pub use settings::plan;
 pub use trainer::{LostSteps, Saved, Trainer};

@@ -79,7 +79,7 @@ struct Evaluation {
 }
 
 /// Returns the device of a backend: `webgpu` or `flex`.
-async fn device(backend: &str) -> Result<Device, JsError> {
+pub(crate) async fn device(backend: &str) -> Result<Device, JsError> {
     match backend {
         "flex" => Ok(Device::flex()),
         #[cfg(feature = "webgpu")]

@@ -16,6 +16,7 @@ use burn_dp_accountant::Budget;
 use burn_dp_examples::data::{digits, idx};
 use burn_dp_examples::seeded_step;
 use clap::Parser;
+use serde_json::{Value, json};
 
 use outcome::{Outcome, ensure};
 use page::{Page, Settings};
@@ -52,6 +53,10 @@ fn main() -> Outcome {
     let page = Page::open(&options.address, &options.requests)?;
     passed("the page loads, and has a label for everything", page.check_labels())?;
     passed("a seeded step releases the same bits as natively", seeded(&page))?;
+    passed("steps and noise are timed on the processor", cost(&page, "flex", 20))?;
+    if !options.flex_only {
+        passed("steps and noise are timed on WebGPU", cost(&page, "webgpu", 2))?;
+    }
     passed("files of the user are read, and others refused", files(&page))?;
     passed("a private training survives reloads and is accurate", training(&page))?;
     passed("a digit is classified, and the statement names the key", results(&page))?;
@@ -84,9 +89,26 @@ fn close(found: f64, expected: f64, tolerance: f64) -> bool {
 }
 
 fn seeded(page: &Page) -> Outcome {
-    let found = page.call("seededStep")?;
+    let found = page.call("seededStep", &Value::Null)?;
     let expected = seeded_step::released_bits()?;
     ensure(found.as_str() == Some(&expected), || "the bits differ".into())
+}
+
+/// Prints what privacy costs on a backend.
+fn cost(page: &Page, backend: &str, steps: u32) -> Outcome {
+    let found = page.call("cost", &json!({ "backend": backend, "steps": steps }))?;
+    let number = |value: &Value| value.as_f64().filter(|&number| number > 0.0);
+    for network in ["mlp", "cnn"] {
+        let times = [&found[network]["private"], &found[network]["ordinary"]].map(number);
+        let [Some(private), Some(ordinary)] = times else {
+            return Err(format!("no times in {found}").into());
+        };
+        let ratio = private / ordinary;
+        println!("  {network}: {private:.1} ms over {ordinary:.1} ms, {ratio:.2}");
+    }
+    let noise = number(&found["noise"]).ok_or_else(|| format!("no noise in {found}"))?;
+    println!("  noise: {noise:.1} ns a value");
+    Ok(())
 }
 
 /// IDX files and PNG images of the user are read, and other files are rejected.

@@ -154,9 +154,9 @@ impl Page {
         }
     }
 
-    /// Calls a method of the worker.
-    pub(super) fn call(&self, method: &str) -> Outcome<Value> {
-        self.value(&format!("burnDpWorkers().call('{method}')"))
+    /// Calls a method of the worker, with parameters as JSON.
+    pub(super) fn call(&self, method: &str, parameters: &Value) -> Outcome<Value> {
+        self.value(&format!("burnDpWorkers().call('{method}', {parameters})"))
     }
 
     pub(super) fn text(&self, id: &str) -> Outcome<String> {
@@ -354,7 +354,7 @@ impl Page {
         self.click("delete-run")?;
         self.click("confirm-delete")?;
         self.wait("!document.getElementById('setup').hidden", Duration::from_secs(60))?;
-        let stored = self.call("stored")?;
+        let stored = self.call("stored", &Value::Null)?;
         ensure(stored.is_null(), || format!("still stored: {stored}"))
     }
 
