@@ -16,7 +16,7 @@ fn bench(line: &str) -> Output {
 fn every_algorithm_has_a_row_with_times_ratio_and_memory() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("steps.json");
-    let line = "step --models mlp --batch 4,8 --repetitions 3 --json";
+    let line = "step --models mlp --batch 4,8 --seconds 0.01 --blocks 1 --json";
     let output = bench(&format!("{line} {}", json.display()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
@@ -51,7 +51,8 @@ fn stock_layers_are_measured_with_one_thread_and_with_more() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("steps.json");
     let cores = std::thread::available_parallelism().unwrap().get();
-    let line = "step --models gru,transformer-block --batch 2 --repetitions 1 --algorithms burn";
+    let line =
+        "step --models gru,transformer-block --batch 2 --seconds 0.01 --blocks 1 --algorithms burn";
     let output = bench(&format!("{line} --threads 1,{cores} --json {}", json.display()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let rows: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
@@ -73,7 +74,7 @@ fn deep_networks_and_networks_of_sequences_are_measured_too() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("steps.json");
     let models = ["rnn", "lstm", "transformer", "resnet18", "vgg11"];
-    let line = "--batch 2 --repetitions 1 --algorithms book-keeping --json";
+    let line = "--batch 2 --seconds 0.01 --blocks 1 --algorithms book-keeping --json";
     let output = bench(&format!("step --models {} {line} {}", models.join(","), json.display()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let rows: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
@@ -90,7 +91,7 @@ fn the_picture_shows_the_private_steps_next_to_the_peers() {
         "algorithm": "ghost", "ms": 3.0, "ms_min": 2.0, "ratio": 1.5}"#;
     let lines = [line.replace('\n', " "), line.replace('\n', " ").replace("mlp", "cnn")];
     std::fs::write(&peers, lines.join("\n")).unwrap();
-    let line = "step --models mlp --batch 4 --repetitions 1 --algorithms book-keeping";
+    let line = "step --models mlp --batch 4 --seconds 0.01 --blocks 1 --algorithms book-keeping";
     let paths = format!("--svg {} --peers {}", svg.display(), peers.display());
     let output = bench(&format!("{line} {paths}"));
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -244,7 +245,7 @@ fn an_impossible_option_is_refused_by_name() {
         ("step --svg none/steps.svg", "--svg none does not exist"),
         ("step --svg steps.svg --algorithms non-private", "--svg needs a private algorithm"),
         ("step --svg steps.svg --peers none.jsonl", "none.jsonl: "),
-        ("step --json none/steps.json --models mlp --batch 1 --repetitions 1", "none"),
+        ("step --json none/steps.json --models mlp --batch 1 --seconds 0.01 --blocks 1", "none"),
         ("peers --models transformer", "--models transformer has no counterpart"),
         ("peers --batch 0", "--batch must be at least 1, got 0"),
         ("peers --blocks 0", "--blocks must be at least 1, got 0"),

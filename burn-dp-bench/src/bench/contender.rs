@@ -36,6 +36,8 @@ pub(super) struct Contender<M> {
     model: Option<M>,
     optimizer: Optimizer,
     lr: f64,
+    /// Maximum number of examples that book-keeping has in memory at once; `None` for all.
+    physical_batch_size: Option<usize>,
 }
 
 enum Optimizer {
@@ -81,7 +83,7 @@ impl<M: Classifier> Contender<M> {
             let optim = Box::new(plan.optimizer(inner).with_backward(backward));
             Optimizer::Private { optim, sampler, clipping: FlatClipping::new(MAX_GRAD_NORM)? }
         };
-        Ok(Self { algorithm, model: Some(model), optimizer, lr })
+        Ok(Self { algorithm, model: Some(model), optimizer, lr, physical_batch_size: None })
     }
 
     /// Sets the options of the private backward pass.
@@ -91,6 +93,11 @@ impl<M: Classifier> Contender<M> {
             self.optimizer = Optimizer::Private { optim, sampler, clipping };
         }
         self
+    }
+
+    /// Lets book-keeping add the sums of physical batches of at most this many examples.
+    pub(super) fn with_physical_batches(self, size: usize) -> Self {
+        Self { physical_batch_size: Some(size), ..self }
     }
 
     /// Returns the trained model.
@@ -156,8 +163,17 @@ impl<M: Classifier> Contender<M> {
                         let sum = microbatch(clipping, &model, examples, losses)?;
                         optim.accumulate(&draw, sum)?;
                     }
-                    _ => optim
-                        .backward(&model, &draw, |model, _| model.losses(&loss(), batch.clone()))?,
+                    _ => match self.physical_batch_size {
+                        Some(size) => {
+                            for (part, images) in draw.parts(size)?.zip(batch.parts(size)) {
+                                let losses = |model: &M, _| model.losses(&loss(), images.clone());
+                                optim.backward(&model, part, losses)?;
+                            }
+                        }
+                        None => optim.backward(&model, &draw, |model, _| {
+                            model.losses(&loss(), batch.clone())
+                        })?,
+                    },
                 }
                 optim.step(self.lr, model, draw)?
             }

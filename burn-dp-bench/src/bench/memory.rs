@@ -20,8 +20,16 @@ pub(crate) fn step_peak_mib(
     backend: BackendName,
 ) -> Result<f64, TrainError> {
     let threads = *cores::threads(&[])?.first().unwrap_or(&1);
-    let optimizer = InnerOptimizer::Sgd;
-    let worker = WorkerOptions { network, sizes, batch, algorithm, optimizer, backend, threads };
+    let worker = WorkerOptions {
+        network,
+        sizes,
+        batch,
+        algorithm,
+        optimizer: InnerOptimizer::Sgd,
+        backend,
+        threads,
+        physical_batch_size: None,
+    };
     let mut process = worker::start(&worker).map_err(failed_step)?;
     process.block(1).map_err(failed_step)?;
     process

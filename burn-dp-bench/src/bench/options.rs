@@ -78,6 +78,9 @@ pub struct StepOptions {
     /// Backend to run on.
     #[arg(long, value_enum, default_value = "flex")]
     pub backend: BackendName,
+    /// Maximum number of images that book-keeping has in memory at once [default: the batch].
+    #[arg(long, value_name = "N")]
+    pub physical_batch_size: Option<usize>,
     /// Measured seconds of each algorithm, in all blocks together; at least two steps in each.
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,

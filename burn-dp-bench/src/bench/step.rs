@@ -18,7 +18,8 @@ use burn_dp_examples::training::{TrainError, checks, device, files, typed};
 pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
     let batches = options.batch.iter().map(|&batch| ("--batch", batch));
     let others = [("--blocks", options.blocks), ("--image-size", options.image_size)];
-    checks::at_least_one(batches.chain(others))?;
+    let physical = options.physical_batch_size.map(|size| ("--physical-batch-size", size));
+    checks::at_least_one(batches.chain(others).chain(physical))?;
     checks::positive([("--seconds", options.seconds)])?;
     for (name, path) in [("--json", &options.json), ("--svg", &options.svg)] {
         path.as_deref().map_or(Ok(()), |path| checks::file(name, path, None))?;
@@ -58,6 +59,7 @@ pub(super) fn run(options: &StepOptions) -> Result<(), TrainError> {
                     optimizer: InnerOptimizer::Adam,
                     backend: options.backend,
                     threads,
+                    physical_batch_size: options.physical_batch_size,
                 };
                 let workers: Vec<_> = algorithms.iter().map(worker).collect();
                 rows.extend(measure(&workers, options)?);
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn zero_blocks_and_empty_batches_are_refused_by_name() {
-        for line in ["--blocks 0", "--batch 32,0", "--image-size 0"] {
+        for line in ["--blocks 0", "--batch 32,0", "--image-size 0", "--physical-batch-size 0"] {
             let error = run(&options(line)).unwrap_err().to_string();
             assert!(error.contains("must be at least 1, got 0"), "{error}");
         }

@@ -39,6 +39,9 @@ pub struct WorkerOptions {
     /// Number of threads.
     #[arg(long)]
     pub threads: usize,
+    /// Maximum number of images that book-keeping has in memory at once.
+    #[arg(long)]
+    pub physical_batch_size: Option<usize>,
 }
 
 /// Starts a worker.
@@ -58,6 +61,7 @@ pub(super) fn start(options: &WorkerOptions) -> Result<Process, String> {
         ("--optimizer", Some(typed(options.optimizer))),
         ("--backend", Some(typed(options.backend))),
         ("--threads", Some(options.threads.to_string())),
+        ("--physical-batch-size", options.physical_batch_size.map(|size| size.to_string())),
         ("--image-size", sizes.image_size.map(|size| size.to_string())),
         ("--inputs", sizes.inputs.map(typed)),
         ("--width", sizes.width.map(|size| size.to_string())),
@@ -91,7 +95,10 @@ pub(crate) fn run(options: &WorkerOptions) -> Result<(), TrainError> {
     };
     let (algorithm, size) = (options.algorithm, options.batch);
     let (lr, noise) = (LEARNING_RATE, NOISE_MULTIPLIER);
-    let contender = Contender::new(algorithm, model, inner, lr, size, noise, None)?;
+    let mut contender = Contender::new(algorithm, model, inner, lr, size, noise, None)?;
+    if let (Algorithm::BookKeeping, Some(size)) = (algorithm, options.physical_batch_size) {
+        contender = contender.with_physical_batches(size);
+    }
     serve(contender, &batch, base_mib, &device)
 }
 

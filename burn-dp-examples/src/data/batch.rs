@@ -26,6 +26,17 @@ impl<I: Inputs> Batch<I> {
         self.rows(0, examples)
     }
 
+    /// Returns batches of at most `examples` examples each, in order.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `examples` is zero.
+    pub fn parts(&self, examples: usize) -> impl Iterator<Item = Self> {
+        let [count] = self.targets.dims();
+        let starts = (0..count).step_by(examples);
+        starts.map(move |start| self.rows(start, examples.min(count - start)))
+    }
+
     fn rows(&self, start: usize, examples: usize) -> Self {
         Self {
             inputs: self.inputs.rows(start, examples),

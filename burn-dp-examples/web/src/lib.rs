@@ -1,8 +1,9 @@
 //! Private training of a digit classifier in a browser.
 //!
 //! The page (folder `page`) runs this library in a Web Worker: [`Trainer`] runs the steps, and
-//! [`plan`] computes what a budget buys. [`cost`](fn@cost) measures what privacy costs. Nothing here makes a request; releases are stored by
-//! `page/store.js` before their noise is drawn ([`store`]).
+//! [`plan`] computes what a budget buys. [`cost`](fn@cost) measures what privacy costs. Nothing
+//! here makes a request; releases are stored by `page/store.js` before their noise is drawn
+//! ([`store`]).
 
 mod cost;
 mod images;

@@ -121,6 +121,7 @@ impl PeerStep {
             optimizer: InnerOptimizer::Sgd,
             backend,
             threads,
+            physical_batch_size: None,
         }
     }
 

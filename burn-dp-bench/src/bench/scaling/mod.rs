@@ -83,6 +83,7 @@ fn measure(options: &ScalingOptions, axis: Axis, value: usize, threads: usize) -
             optimizer: InnerOptimizer::Sgd,
             backend: BackendName::Flex,
             threads,
+            physical_batch_size: None,
         };
         match worker::start(&worker) {
             Ok(process) => {
