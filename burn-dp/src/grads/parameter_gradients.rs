@@ -189,7 +189,9 @@ impl ParameterGradients {
                 kept_rows(coefficients, rule.instantiate(), keep)
             }
             (Source::Rule(rule), Some(keep)) => {
-                rule.restrict(&Restriction::Keep(keep)).weighted_sum(coefficients)
+                rule.selected_sum(&coefficients).unwrap_or_else(|| {
+                    rule.restrict(&Restriction::Keep(keep)).weighted_sum(coefficients)
+                })
             }
         }
     }

@@ -71,6 +71,13 @@ pub(in crate::grads) trait Rule: Debug {
         weighted_rows(coefficients, self.instantiate())
     }
 
+    /// Returns the weighted sum in which examples with coefficient zero count as zero even if they
+    /// hold NaN or infinity, if a kernel computes it.
+    #[allow(unused_variables)]
+    fn selected_sum(&self, coefficients: &Tensor<1>) -> Option<Tensor<1>> {
+        None
+    }
+
     /// Returns the rule for some of the examples.
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule>;
 

@@ -73,6 +73,19 @@ pub trait KernelOps: Backend {
         unreachable!("the backend has no kernels for sums")
     }
 
+    /// Returns `Σ coefficients[i] left[i, t]ᵀ right[i, t]`, `[examples, positions, height]` and
+    /// `[examples, positions, width]` to `[height, width]`, where examples with coefficient zero
+    /// count as zero whatever they hold. Only for devices that `has_kernels` names.
+    #[fusion(dtype = DType::F32, shape = Shape::new([left[2], right[2]]))]
+    #[allow(unused_variables)]
+    fn native_selected_outer_products(
+        left: FloatTensor<Self>,
+        right: FloatTensor<Self>,
+        coefficients: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        unreachable!("the backend has no kernels for sums")
+    }
+
     /// Returns `coefficients[i] · rows[i]` or `rows[i]`, `[rows, values]`, where rows with
     /// coefficient zero become zero whatever they hold. Only for devices that `has_kernels` names.
     #[fusion(dtype = DType::F32, shape = rows)]

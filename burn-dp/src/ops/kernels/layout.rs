@@ -14,6 +14,9 @@ pub(crate) const UNITS: usize = 64;
 /// Number of squares that a unit adds one after another.
 pub(crate) const RUN: usize = 32;
 
+/// Number of values that kernels load at once, where an axis is a multiple of it.
+pub(crate) const VECTOR: usize = 4;
+
 /// What a kernel does to a sum of squares to round it up.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundedUp {

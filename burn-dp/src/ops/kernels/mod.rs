@@ -22,7 +22,9 @@ pub use kernel_ops::KernelOps;
 pub use layout::{ClippingWords, RoundedUp};
 pub(crate) use layout::{DeviceClipping, DeviceGroup, DeviceParameter};
 #[cfg(feature = "cube")]
-pub(super) use layout::{PART, RUN, UNITS, gradients_shape, parts_shape, words};
+pub(super) use layout::{PART, RUN, UNITS, VECTOR, gradients_shape, parts_shape, words};
 pub(crate) use norms::norm_products;
 pub(super) use norms::row_squared_norms;
-pub(crate) use selection::{kept_examples, scaled_examples, selected_rows, selects};
+pub(crate) use selection::{
+    kept_examples, scaled_examples, selected_outer_products, selected_rows, selects,
+};

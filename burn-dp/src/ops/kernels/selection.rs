@@ -4,8 +4,11 @@ use burn::backend::Dispatch;
 use burn::tensor::{DType, Tensor};
 
 use super::kernel_ops::KernelOps;
-use super::layout::UNITS;
+use super::layout::{UNITS, VECTOR};
 use crate::ops::has_kernels;
+
+/// The largest length of an axis of the grid.
+const MAX_GROUPS: usize = (1 << 16) - 1;
 
 /// Returns `Σ coefficients[i] · rows[i]`, where rows with coefficient zero count as zero even if
 /// they hold NaN or infinity, by a kernel of the device, if it has one.
@@ -24,11 +27,45 @@ pub(crate) fn selected_rows(coefficients: &Tensor<1>, rows: &Tensor<2>) -> Optio
     })
 }
 
+/// Returns `Σ coefficients[i] left[i, t]ᵀ right[i, t]` over examples and positions, where examples
+/// with coefficient zero count as zero even if they hold NaN or infinity, by a kernel of the
+/// device, if it has one. It is for features in multiples of four, and for products that are so small
+/// that launches and copies cost more than the arithmetic.
+///
+/// # Shapes
+///
+/// - left: `[batch_size, positions, rows]`, on a device without autodiff
+/// - right: `[batch_size, positions, columns]`
+/// - coefficients: `[batch_size]`, in single precision
+/// - output: `[rows, columns]`
+pub(crate) fn selected_outer_products(
+    left: &Tensor<3>,
+    right: &Tensor<3>,
+    coefficients: &Tensor<1>,
+) -> Option<Tensor<2>> {
+    /// Terms of a sum, which one unit adds one after another.
+    const MAX_TERMS: usize = 1 << 12;
+    const MAX_PRODUCTS: usize = 1 << 25;
+    let ([examples, positions, height], [_, _, width]) = (left.dims(), right.dims());
+    let products = (examples * positions).saturating_mul(height).saturating_mul(width);
+    let is_for = has_kernels(&left.device())
+        && left.dtype() == DType::F32
+        && right.dtype() == DType::F32
+        && examples * positions <= MAX_TERMS
+        && (1..=MAX_PRODUCTS).contains(&products)
+        && height <= MAX_GROUPS
+        && height.is_multiple_of(VECTOR)
+        && width.is_multiple_of(VECTOR);
+    is_for.then(|| {
+        let [left, right] = [left, right].map(|side| side.clone().into_dispatch());
+        let coefficients = coefficients.clone().into_dispatch();
+        Tensor::from_dispatch(Dispatch::native_selected_outer_products(left, right, coefficients))
+    })
+}
+
 /// Returns whether kernels leave out examples with coefficient zero, even if they hold NaN or
 /// infinity, where they multiply `tensor` by coefficients.
 pub(crate) fn selects<const D: usize>(tensor: &Tensor<D>) -> bool {
-    /// The length of an axis of the grid.
-    const MAX_GROUPS: usize = (1 << 16) - 1;
     let (values, examples) = (tensor.shape().num_elements(), tensor.shape()[0]);
     // Places are counted in 32 bits.
     let is_small = values > 0
@@ -93,6 +130,51 @@ mod tests {
 
     fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
         tensor.into_data().try_into_vec().unwrap()
+    }
+
+    #[test]
+    fn outer_products_of_kernels_leave_out_examples_with_coefficient_zero() {
+        for device in devices().into_iter().filter(has_kernels) {
+            for [examples, positions, height, width] in
+                [[3, 1, 4, 4], [5, 1, 20, 68], [4, 3, 36, 12], [128, 1, 40, 132], [2, 7, 16, 64]]
+            {
+                let numbers = |features: usize, seed: f32| -> Vec<f32> {
+                    let places = 0..examples * positions * features;
+                    places.map(|place| (place as f32 * 0.37 + seed).sin()).collect()
+                };
+                let tensor = |numbers: &[f32], features| {
+                    let shape = [examples, positions, features];
+                    Tensor::<3>::from_data(TensorData::new(numbers.to_vec(), shape), &device)
+                };
+                let (mut left, mut right) = (numbers(height, 0.2), numbers(width, 0.7));
+                let mut coefficients: Vec<f32> =
+                    (0..examples).map(|example| 0.1 + example as f32 / 7.0).collect();
+                coefficients[1] = 0.0;
+                left[positions * height..2 * positions * height].fill(f32::NAN);
+                right[positions * width..2 * positions * width].fill(f32::INFINITY);
+                let weights = Tensor::<1>::from_floats(coefficients.as_slice(), &device);
+                let (of_left, of_right) = (tensor(&left, height), tensor(&right, width));
+                let sums = selected_outer_products(&of_left, &of_right, &weights).unwrap();
+                assert_eq!(sums.dims(), [height, width]);
+                for (place, found) in host(sums).into_iter().enumerate() {
+                    let (row, column) = (place / width, place % width);
+                    let terms = (0..examples * positions).filter(|term| term / positions != 1);
+                    let expected: f64 = terms
+                        .map(|term| {
+                            f64::from(coefficients[term / positions])
+                                * f64::from(left[term * height + row])
+                                * f64::from(right[term * width + column])
+                        })
+                        .sum();
+                    assert!((f64::from(found) - expected).abs() < 1e-3, "{found} {expected}");
+                }
+            }
+            let zeros = |features| Tensor::<3>::zeros([128, 1, features], &device);
+            let ones = Tensor::<1>::ones([128], &device);
+            assert!(selected_outer_products(&zeros(512), &zeros(512), &ones).is_some());
+            assert!(selected_outer_products(&zeros(512), &zeros(516), &ones).is_none());
+            assert!(selected_outer_products(&zeros(8), &zeros(10), &ones).is_none());
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use burn::tensor::{Int, Tensor};
 
 use super::rule::rows;
 use super::{Cost, Factors, Magnitudes, Restriction, Rounding, Rule, SquaredNorms, ghost};
+use crate::ops::selected_outer_products;
 use dense::Dense;
 use indexed::Indexed;
 
@@ -173,6 +174,14 @@ impl Rule for OuterProducts {
             (None, None) => unreachable!("a rule has at least one use"),
         };
         sum.reshape([self.weight[0] * self.weight[1]])
+    }
+
+    fn selected_sum(&self, coefficients: &Tensor<1>) -> Option<Tensor<1>> {
+        let Self { weight, dense: Some(Dense { left, right }), indexed: None } = self else {
+            return None;
+        };
+        let sum = selected_outer_products(left, right, coefficients)?;
+        Some(sum.reshape([weight[0] * weight[1]]))
     }
 
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {

@@ -15,6 +15,7 @@ mod double;
 mod keystream;
 mod normal;
 mod norms;
+mod outer_products;
 mod per_example;
 mod release;
 mod wide;

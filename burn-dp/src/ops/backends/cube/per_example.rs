@@ -9,8 +9,8 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{bits_of, coefficients, convolution, norms, public, upload};
-use crate::ops::kernels::{UNITS, gradients_shape, parts_shape};
+use super::{bits_of, coefficients, convolution, norms, outer_products, public, upload};
+use crate::ops::kernels::{UNITS, VECTOR, gradients_shape, parts_shape};
 use crate::ops::{ClippingWords, KernelOps, Patches, RoundedUp};
 
 impl KernelOps for CubeBackend {
@@ -126,6 +126,37 @@ impl KernelOps for CubeBackend {
             sums.clone().into_buffer_arg(),
             count,
             values,
+        );
+        sums
+    }
+
+    fn native_selected_outer_products(
+        left: FloatTensor<Self>,
+        right: FloatTensor<Self>,
+        coefficients: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let (left, right) = (into_contiguous(left), into_contiguous(right));
+        let coefficients = bits_of(coefficients);
+        let (client, device) = (left.client.clone(), left.device.clone());
+        let [examples, positions, height] = [0, 1, 2].map(|axis| left.meta.shape()[axis]);
+        let width = right.meta.shape()[2];
+        let shape = Shape::new([height, width]);
+        let sums = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
+        let vectors = [height, width].map(|values| values / VECTOR);
+        let groups =
+            [vectors[1].div_ceil(outer_products::UNITS), height.div_ceil(outer_products::ROWS)];
+        outer_products::selected_outer_products::launch(
+            &client,
+            CubeCount::Static(groups[0] as u32, groups[1] as u32, 1),
+            CubeDim::new_1d(outer_products::UNITS as u32),
+            left.into_buffer_arg(),
+            right.into_buffer_arg(),
+            coefficients.into_buffer_arg(),
+            sums.clone().into_buffer_arg(),
+            examples,
+            positions,
+            vectors[0],
+            vectors[1],
         );
         sums
     }
