@@ -29,8 +29,8 @@ pub(crate) fn selected_rows(coefficients: &Tensor<1>, rows: &Tensor<2>) -> Optio
 
 /// Returns `Σ coefficients[i] left[i, t]ᵀ right[i, t]` over examples and positions, where examples
 /// with coefficient zero count as zero even if they hold NaN or infinity, by a kernel of the
-/// device, if it has one. It is for features in multiples of four, and for products that are so small
-/// that launches and copies cost more than the arithmetic.
+/// device, if it has one. It is for features in multiples of four, and for products that are so
+/// small that launches and copies cost more than the arithmetic.
 ///
 /// # Shapes
 ///
