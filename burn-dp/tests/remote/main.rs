@@ -7,6 +7,9 @@ mod chosen_device {
         burn::tensor::Device::flex()
     }
 }
+#[allow(dead_code)]
+#[path = "../support/comparison.rs"]
+mod comparison;
 mod failures;
 // The model and the data of the learner's tests.
 #[allow(dead_code)]
