@@ -6,7 +6,9 @@ use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
 use crate::step::Step;
-use crate::workspace::{self, EXAMPLES, FULL, FULL_PARTS, PUBLISHED, TESTED, TRAIN};
+use crate::workspace::{
+    self, EXAMPLES, FULL, FULL_PARTS, PUBLISHED, REMOTE, REMOTE_PART, TESTED, TRAIN,
+};
 
 /// The folder of the type check of the fuzz targets, in the target folder.
 const FUZZ: &str = "fuzz/debug";
@@ -66,14 +68,15 @@ pub(crate) fn package(verify: bool) -> Process {
     }
 }
 
-/// Returns the type check of everything with one more backend.
+/// Returns the type check of everything with one more backend, and of the tests of remote devices.
 pub(crate) fn type_check(backend: Backend) -> Process {
     let process = packages(Process::cargo().args(["check", "--all-targets"]), &TESTED);
-    let parts: Vec<_> = FULL_PARTS.into_iter().chain(backend.feature()).collect();
+    let parts: Vec<_> =
+        FULL_PARTS.into_iter().chain([REMOTE_PART]).chain(backend.feature()).collect();
     let process = process.builds(Announcement::new("the type check", &parts));
     match backend.feature() {
         Some(feature) => without_native_libraries(process)
-            .args(["--features".into(), format!("{FULL},{EXAMPLES}/{feature}")]),
+            .args(["--features".into(), format!("{FULL},{REMOTE},{EXAMPLES}/{feature}")]),
         None => process,
     }
 }
@@ -151,7 +154,7 @@ mod tests {
         for process in builds {
             assert!(process.announced().is_some(), "{process}");
         }
-        let wgpu: Vec<_> = FULL_PARTS.into_iter().chain(["wgpu"]).collect();
+        let wgpu: Vec<_> = FULL_PARTS.into_iter().chain([REMOTE_PART, "wgpu"]).collect();
         let expected = Announcement::new("the type check", &wgpu);
         assert_eq!(type_check(Backend::Wgpu).announced(), Some(&expected));
         assert_eq!(package(false).announced(), None);
@@ -168,7 +171,8 @@ mod tests {
     #[test]
     fn a_type_check_names_the_feature_of_its_backend() {
         let text = type_check(Backend::Wgpu).to_string();
-        assert!(text.ends_with(&format!("--features {FULL},burn-dp-examples/wgpu")), "{text}");
+        let features = format!("{FULL},{REMOTE},burn-dp-examples/wgpu");
+        assert!(text.ends_with(&format!("--features {features}")), "{text}");
         assert!(!type_check(Backend::Flex).to_string().contains("--features"));
         assert!(type_check(Backend::Cuda).to_string().starts_with("DOCS_RS=1 cargo check"));
     }

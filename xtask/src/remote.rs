@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::announcement::Announcement;
 use crate::process::Process;
-use crate::workspace::LIBRARY;
+use crate::workspace::{LIBRARY, REMOTE_PART};
 
 /// The features of the tests.
 const FEATURES: [&str; 3] = ["train", "remote-websocket", "remote-server"];
@@ -37,7 +37,7 @@ fn process(nextest: bool) -> Process {
     Process::cargo()
         .args(runner.iter().copied())
         .args(["-p", LIBRARY, "--features", &features, "--test", "remote", "--no-fail-fast"])
-        .builds(Announcement::new("the remote backend", &["remote-server"]))
+        .builds(Announcement::new("the remote backend", &[REMOTE_PART]))
 }
 
 /// Makes a network namespace and removes it again.
