@@ -12,7 +12,7 @@ use super::rules::{Factors, Keep, Rounding, SquaredNorms};
 use crate::DpError;
 use crate::device_read::read_f32;
 use crate::model::{ParameterGroups, ParameterInfo};
-use crate::ops::{DeviceParameter, has_kernels};
+use crate::ops::{DeviceParameter, has_kernels, single_above};
 
 /// The gradients of the examples of one physical batch, in the form that is cheapest to clip.
 ///
@@ -81,14 +81,13 @@ impl NormRow {
 
     /// Returns what rounds up the norm on its device, where numbers have single precision.
     pub(crate) fn on_device(&self) -> DeviceParameter {
-        let up = |value: f64| (value as f32).next_up();
         match self.margin.map(Margin::parts) {
             None if self.factor == 1.0 => DeviceParameter::Scaled { row: self.row, factor: 1.0 },
-            None => DeviceParameter::Scaled { row: self.row, factor: up(self.factor) },
+            None => DeviceParameter::Scaled { row: self.row, factor: single_above(self.factor) },
             Some([of_square, of_sums]) => DeviceParameter::WithMagnitude {
                 row: self.row,
-                of_square: up(of_square),
-                of_sums: up(of_sums),
+                of_square: single_above(of_square),
+                of_sums: single_above(of_sums),
             },
         }
     }

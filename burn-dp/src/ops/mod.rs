@@ -56,7 +56,7 @@ pub use kept::{Bias, Kept};
 pub use kernels::{ClippingWords, KernelOps, RoundedUp};
 pub(crate) use kernels::{
     DeviceClipping, DeviceGroup, DeviceParameter, coefficients, kept_examples, norm_products,
-    scaled_examples, selected_outer_products, selected_rows, selects,
+    scaled_examples, selected_outer_products, selected_rows, selects, single_above,
 };
 pub use layer_ops::LayerOps;
 pub use max_pool::Windows;

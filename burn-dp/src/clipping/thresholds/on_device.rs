@@ -14,7 +14,7 @@
 use super::bound::Bound;
 use super::coefficients::Scaling;
 use crate::grads::NormTable;
-use crate::ops::{DeviceClipping, DeviceGroup};
+use crate::ops::{DeviceClipping, DeviceGroup, single_above};
 
 /// The ε of the module's documentation.
 const OPERATION: f64 = 1.0 / (1 << 22) as f64;
@@ -67,11 +67,11 @@ pub(super) fn device_clipping(
         // All groups add up to the norm of the whole gradient.
         let operations = parameters.len() + 2 * groups + 24;
         DeviceGroup {
-            slack: up(1.0 + operations as f64 * OPERATION),
-            added: up(underflow),
+            slack: single_above(1.0 + operations as f64 * OPERATION),
+            added: single_above(underflow),
             squared_multiplier: match squared_multiplier(group) {
                 1.0 => 1.0,
-                factor => up(factor),
+                factor => single_above(factor),
             },
             threshold: down(bound.norms()[if per_group { group } else { 0 }]),
             parameters,
@@ -80,15 +80,10 @@ pub(super) fn device_clipping(
     DeviceClipping {
         per_group,
         stability: stability(scaling).map(|stability| stability as f32),
-        rounding: up(1.0 + ROUNDING),
+        rounding: single_above(1.0 + ROUNDING),
         groups: (0..groups).map(group).collect(),
         real: real.map(<[bool]>::to_vec),
     }
-}
-
-/// Rounds up to single precision.
-fn up(value: f64) -> f32 {
-    (value as f32).next_up()
 }
 
 /// Rounds down to single precision.

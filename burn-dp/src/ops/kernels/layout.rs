@@ -26,6 +26,11 @@ pub struct RoundedUp {
     pub added: f32,
 }
 
+/// Returns a number of single precision above `value`.
+pub(crate) fn single_above(value: f64) -> f32 {
+    (value as f32).next_up()
+}
+
 /// Returns the shape of the sums of the parts of rows.
 #[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub(in crate::ops) fn parts_shape(rows: &Shape) -> Shape {

@@ -20,7 +20,7 @@ pub(crate) use coefficients::coefficients;
 pub(super) use convolutions::small_convolution_gradients;
 pub use kernel_ops::KernelOps;
 pub use layout::{ClippingWords, RoundedUp};
-pub(crate) use layout::{DeviceClipping, DeviceGroup, DeviceParameter};
+pub(crate) use layout::{DeviceClipping, DeviceGroup, DeviceParameter, single_above};
 #[cfg(feature = "cube")]
 pub(super) use layout::{PART, RUN, UNITS, VECTOR, gradients_shape, parts_shape, words};
 pub(crate) use norms::norm_products;

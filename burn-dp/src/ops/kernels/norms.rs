@@ -4,7 +4,7 @@ use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Tensor};
 
 use super::kernel_ops::KernelOps;
-use super::layout::{PART, RUN, RoundedUp, UNITS};
+use super::layout::{PART, RUN, RoundedUp, UNITS, single_above};
 use crate::ops::{additions, has_kernels, row_sums};
 
 impl RoundedUp {
@@ -16,8 +16,7 @@ impl RoundedUp {
     fn of_squares(values: usize, added: f64) -> Self {
         // One for each addition, one for the squares, the rest for the product and the sum.
         let rounding = (roundings(values) + 4) as f64 * f64::from(f32::EPSILON);
-        // Rounded up: `next_up` covers the cast.
-        Self { factor: ((1.0 + rounding) as f32).next_up(), added: (added as f32).next_up() }
+        Self { factor: single_above(1.0 + rounding), added: single_above(added) }
     }
 }
 

@@ -25,16 +25,29 @@ use std::sync::{Mutex, PoisonError};
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::{DType, Shape};
-use burn_cubecl::cubecl::prelude::CubeDim;
+use burn_cubecl::cubecl::prelude::{CubeCount, CubeDim};
 use burn_cubecl::cubecl::{calculate_cube_count_elemwise, client::Client};
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeDevice};
 
+use crate::ops::kernels::UNITS;
 use crate::ops::release_ops::hash_shape;
 use crate::ops::{CorrelatedKeyedNoise, PlacedNoise, ReleaseOps};
 use crate::random::CONTENT_BLOCK;
+
+/// Returns the grid and the size of its groups for this number of units.
+fn grid(client: &Client, units: usize) -> (CubeCount, CubeDim) {
+    let cube = CubeDim::new(client, units);
+    (calculate_cube_count_elemwise(client, units, cube), cube)
+}
+
+/// Returns the grid for this number of groups of `UNITS` units.
+fn grid_of_groups(client: &Client, groups: usize) -> (CubeCount, CubeDim) {
+    let cube = CubeDim::new_1d(UNITS as u32);
+    (calculate_cube_count_elemwise(client, groups * UNITS, cube), cube)
+}
 
 impl ReleaseOps for CubeBackend {
     fn native_release(
@@ -53,10 +66,10 @@ impl ReleaseOps for CubeBackend {
         }
         let table = table(&client, &device, noise.table);
         let units = values.div_ceil(release::GROUP_VALUES) * 16;
-        let cube = CubeDim::new(&client, units);
+        let (cubes, cube) = grid(&client, units);
         release::release_values::launch(
             &client,
-            calculate_cube_count_elemwise(&client, units, cube),
+            cubes,
             cube,
             sums.into_buffer_arg(),
             words_of(words).into_buffer_arg(),
@@ -86,10 +99,10 @@ impl ReleaseOps for CubeBackend {
         let memory = own(memory);
         let words = upload(&client, &device, &noise.words(blocks as u32));
         let table = table(&client, &device, noise.noise.table);
-        let cube = CubeDim::new(&client, blocks);
+        let (cubes, cube) = grid(&client, blocks);
         correlated::release_correlated::launch(
             &client,
-            calculate_cube_count_elemwise(&client, blocks, cube),
+            cubes,
             cube,
             sums.into_buffer_arg(),
             words.into_buffer_arg(),
@@ -107,13 +120,8 @@ impl ReleaseOps for CubeBackend {
         ERASURES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let memory = own(memory);
         let (client, words) = (memory.client.clone(), memory.meta.shape().num_elements());
-        let cube = CubeDim::new(&client, words);
-        correlated::erase::launch(
-            &client,
-            calculate_cube_count_elemwise(&client, words, cube),
-            cube,
-            memory.clone().into_buffer_arg(),
-        );
+        let (cubes, cube) = grid(&client, words);
+        correlated::erase::launch(&client, cubes, cube, memory.clone().into_buffer_arg());
         integers(memory)
     }
 
@@ -134,10 +142,10 @@ impl ReleaseOps for CubeBackend {
         }
         let mut found = results.clone();
         found.dtype = DType::U32;
-        let cube = CubeDim::new(&client, units);
+        let (cubes, cube) = grid(&client, units);
         content::content_hash::launch(
             &client,
-            calculate_cube_count_elemwise(&client, units, cube),
+            cubes,
             cube,
             values.into_buffer_arg(),
             words_of(words).into_buffer_arg(),
@@ -251,10 +259,10 @@ pub(crate) fn normal_values(pairs: &[(u64, u64)], bytes: &'static [u8]) -> Vec<i
         pairs.iter().flat_map(|&(word, other)| [halves(word), halves(other)]).flatten().collect();
     let shape = Shape::new([2 * pairs.len()]);
     let values = empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::U32);
-    let cube = CubeDim::new(&client, pairs.len());
+    let (cubes, cube) = grid(&client, pairs.len());
     normal::normal_values::launch(
         &client,
-        calculate_cube_count_elemwise(&client, pairs.len(), cube),
+        cubes,
         cube,
         upload(&client, &device, &words).into_buffer_arg(),
         table(&client, &device, bytes).into_buffer_arg(),
@@ -274,10 +282,10 @@ pub(crate) fn double_operations(pairs: &[(u64, u64)]) -> Vec<[u64; 4]> {
         pairs.iter().flat_map(|&(a, b)| [halves(a), halves(b)]).flatten().collect();
     let shape = Shape::new([8 * pairs.len()]);
     let results = empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::U32);
-    let cube = CubeDim::new(&client, pairs.len());
+    let (cubes, cube) = grid(&client, pairs.len());
     double::operations::launch(
         &client,
-        calculate_cube_count_elemwise(&client, pairs.len(), cube),
+        cubes,
         cube,
         upload(&client, &device, &words).into_buffer_arg(),
         results.clone().into_buffer_arg(),

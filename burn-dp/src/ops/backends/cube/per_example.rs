@@ -3,13 +3,14 @@
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
-use burn_cubecl::cubecl::calculate_cube_count_elemwise;
 use burn_cubecl::cubecl::prelude::{CubeCount, CubeDim};
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{bits_of, coefficients, convolution, norms, outer_products, public, upload};
+use super::{
+    bits_of, coefficients, convolution, grid, grid_of_groups, norms, outer_products, public, upload,
+};
 use crate::ops::kernels::{UNITS, VECTOR, gradients_shape, parts_shape};
 use crate::ops::{ClippingWords, KernelOps, Patches, RoundedUp};
 
@@ -21,10 +22,11 @@ impl KernelOps for CubeBackend {
         let shape = parts_shape(rows.meta.shape());
         let (parts, groups) = (shape[1], shape.num_elements());
         let norms = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
+        let (cubes, cube) = grid_of_groups(&client, groups);
         norms::part_norms::launch(
             &client,
-            calculate_cube_count_elemwise(&client, groups * UNITS, CubeDim::new_1d(UNITS as u32)),
-            CubeDim::new_1d(UNITS as u32),
+            cubes,
+            cube,
             rows.into_buffer_arg(),
             norms.clone().into_buffer_arg(),
             values,
@@ -48,10 +50,11 @@ impl KernelOps for CubeBackend {
         let values = [&left, &right].map(|side| side.meta.shape()[1]);
         let shape = Shape::new([groups]);
         let norms = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
+        let (cubes, cube) = grid_of_groups(&client, groups);
         norms::norm_products::launch(
             &client,
-            calculate_cube_count_elemwise(&client, groups * UNITS, CubeDim::new_1d(UNITS as u32)),
-            CubeDim::new_1d(UNITS as u32),
+            cubes,
+            cube,
             left.into_buffer_arg(),
             right.into_buffer_arg(),
             norms.clone().into_buffer_arg(),
@@ -92,10 +95,10 @@ impl KernelOps for CubeBackend {
         let sizes = sizes.into_iter().map(|size| size as u32).collect();
         let sizes = public(&client, &device, sizes);
         let gradients = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
-        let cube = CubeDim::new(&client, units);
+        let (cubes, cube) = grid(&client, units);
         convolution::convolution_gradients::launch(
             &client,
-            calculate_cube_count_elemwise(&client, units, cube),
+            cubes,
             cube,
             image.into_buffer_arg(),
             pixels.into_buffer_arg(),
@@ -116,10 +119,10 @@ impl KernelOps for CubeBackend {
         let [count, values] = [0, 1].map(|axis| rows.meta.shape()[axis]);
         let shape = Shape::new([values]);
         let sums = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
-        let cube = CubeDim::new(&client, values);
+        let (cubes, cube) = grid(&client, values);
         coefficients::selected_rows::launch(
             &client,
-            calculate_cube_count_elemwise(&client, values, cube),
+            cubes,
             cube,
             coefficients.into_buffer_arg(),
             rows.into_buffer_arg(),
@@ -202,10 +205,10 @@ impl KernelOps for CubeBackend {
         });
         let mut words = norms.clone();
         words.dtype = DType::U32;
-        let cube = CubeDim::new(&client, units);
+        let (cubes, cube) = grid(&client, units);
         coefficients::coefficients::launch(
             &client,
-            calculate_cube_count_elemwise(&client, units, cube),
+            cubes,
             cube,
             table.into_buffer_arg(),
             settings.into_buffer_arg(),
