@@ -13,13 +13,15 @@ use crate::workspace::{
 /// The folder of the type check of the fuzz targets, in the target folder.
 const FUZZ: &str = "fuzz/debug";
 
-/// Returns the checks of the code: formatting and structure, then Clippy unless `quick`.
+/// Returns the checks of the code: formatting and structure, then Clippy and the documentation
+/// unless `quick`.
 pub(crate) fn lint(quick: bool) -> Vec<Step> {
     let mut steps =
         vec![Process::cargo().args(["fmt", "--all", "--check"]).into(), Step::Structure];
     if !quick {
         steps.push(clippy().into());
         steps.push(clippy_of_training().into());
+        steps.push(doc(false).into());
     }
     steps
 }
@@ -129,14 +131,17 @@ mod tests {
         assert!(lint[2].starts_with("cargo clippy --workspace --all-targets --features "));
         assert!(lint[2].ends_with("/full -- -D warnings"), "{lint:?}");
         assert_eq!(lint[3], "cargo clippy -p burn-dp-examples --bin train -- -D warnings");
-        let doc = doc(false).to_string();
+        let doc = &lint[4];
         assert!(doc.starts_with("RUSTDOCFLAGS='-D warnings' cargo doc --no-deps -p "), "{doc}");
         assert!(doc.ends_with(&format!(" --features {FULL}")), "{doc}");
     }
 
     #[test]
     fn a_quick_lint_compiles_nothing() {
-        assert!(!lint(true).iter().any(|step| step.to_string().contains("clippy")));
+        let is_built =
+            |step: &Step| [" clippy ", " doc "].iter().any(|it| step.to_string().contains(it));
+        assert!(!lint(true).iter().any(is_built));
+        assert_eq!(lint(false).iter().filter(|step| is_built(step)).count(), 3);
         assert!(lint(true).contains(&Step::Structure));
     }
 

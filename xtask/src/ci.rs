@@ -91,7 +91,6 @@ pub(crate) fn steps(tools: Tools) -> Result<Vec<Step>, String> {
         steps.push(checks::typos().into());
     }
     steps.push(checks::package(false).into());
-    steps.push(checks::doc(false).into());
     if tools.browser {
         steps.push(web::target::check().into());
         steps.push(web::target::locked().into());
@@ -136,15 +135,15 @@ mod tests {
     }
 
     #[test]
-    fn the_checks_lint_package_document_test_and_train() {
+    fn the_checks_lint_document_package_test_and_train() {
         let lines = lines(Tools { nextest: true, browser: true, typos: true, ..Tools::default() });
         let wanted = [
             "fmt",
             "imports",
             "clippy",
+            "doc",
             "typos",
             "package",
-            "doc",
             "wasm32-unknown-unknown",
             "update --workspace --locked",
             "nextest",

@@ -93,9 +93,9 @@ enum Command {
     },
     /// Test remote devices: servers in separate processes and network namespaces.
     TestRemote,
-    /// Check formatting, structure and words, and run Clippy with warnings as errors.
+    /// Check formatting, structure and words, and run Clippy and rustdoc with warnings as errors.
     Lint {
-        /// Leave out Clippy, which compiles all dependencies the first time.
+        /// Leave out Clippy and rustdoc, which compile all dependencies the first time.
         #[arg(long)]
         quick: bool,
     },

@@ -10,7 +10,7 @@ use super::rules::{
 };
 use crate::DpError;
 use crate::model::ParameterInfo;
-use crate::ops::{row_squared_norms, row_sums, selected_rows, weighted_rows};
+use crate::ops::{row_squared_norms, row_sums, weighted_rows};
 
 /// Memory for gradients that are instantiated for a product. The gradient of a single example may
 /// be larger.
@@ -182,27 +182,16 @@ impl ParameterGradients {
     pub(super) fn weighted_sum(self, coefficients: Tensor<1>, keep: Option<&Keep>) -> Tensor<1> {
         match (self.source, keep) {
             (Source::Instantiated(rows, order), keep) => {
-                in_order(kept_rows(coefficients, rows, keep).unsqueeze(), order).squeeze_dim(0)
+                let sum = match keep {
+                    Some(keep) => keep.weighted_rows(coefficients, rows),
+                    None => weighted_rows(coefficients, rows),
+                };
+                in_order(sum.unsqueeze(), order).squeeze_dim(0)
             }
+            (Source::Rule(rule), Some(keep)) => rule.kept_sum(coefficients, keep),
             (Source::Rule(rule), None) => rule.weighted_sum(coefficients),
-            (Source::Rule(rule), keep) if rule.adds_rows() => {
-                kept_rows(coefficients, rule.instantiate(), keep)
-            }
-            (Source::Rule(rule), Some(keep)) => {
-                rule.selected_sum(&coefficients).unwrap_or_else(|| {
-                    rule.restrict(&Restriction::Keep(keep)).weighted_sum(coefficients)
-                })
-            }
         }
     }
-}
-
-/// Returns `Σ_i coefficients[i] · rows[i]`, `[values]`; rows that `keep` excludes, whose
-/// coefficients are zero, count as zero.
-fn kept_rows(coefficients: Tensor<1>, rows: Tensor<2>, keep: Option<&Keep>) -> Tensor<1> {
-    let Some(keep) = keep else { return weighted_rows(coefficients, rows) };
-    selected_rows(&coefficients, &rows)
-        .unwrap_or_else(|| weighted_rows(coefficients, keep.apply(rows)))
 }
 
 /// Puts rows of values into the order of the parameter.

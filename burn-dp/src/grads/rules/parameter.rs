@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 
 use super::record::Record;
 use super::rule::size;
-use super::{Cost, Restriction, Rule};
+use super::{Cost, Keep, Restriction, Rule};
 
 /// Lifts the record of copies of a parameter.
 pub(super) fn lift(record: &mut Record) {
@@ -39,8 +39,8 @@ impl Rule for Repeated {
         self.output_grad.clone()
     }
 
-    fn adds_rows(&self) -> bool {
-        true
+    fn kept_sum(&self, coefficients: Tensor<1>, keep: &Keep) -> Tensor<1> {
+        keep.weighted_rows(coefficients, self.instantiate())
     }
 
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {

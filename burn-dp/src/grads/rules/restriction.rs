@@ -1,7 +1,7 @@
 use burn::tensor::kind::Basic;
 use burn::tensor::{Bool, Device, Int, Tensor};
 
-use crate::ops::{kept_examples, selects};
+use crate::ops::{kept_examples, selected_rows, selects, weighted_rows};
 
 /// A restriction of a rule to some examples of a batch.
 pub(crate) enum Restriction<'a> {
@@ -73,6 +73,13 @@ impl Keep {
                 Self::Coefficients(repeated(coefficients.clone(), group_size))
             }
         }
+    }
+
+    /// Returns `Σ_i coefficients[i] · rows[i]`, `[rows, values]` to `[values]`. The excluded rows,
+    /// whose coefficients are zero, count as zero.
+    pub(crate) fn weighted_rows(&self, coefficients: Tensor<1>, rows: Tensor<2>) -> Tensor<1> {
+        selected_rows(&coefficients, &rows)
+            .unwrap_or_else(|| weighted_rows(coefficients, self.apply(rows)))
     }
 
     /// Replaces the excluded rows with zeros.

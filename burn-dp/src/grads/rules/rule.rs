@@ -2,7 +2,7 @@ use std::fmt::Debug;
 
 use burn::tensor::{Shape, Tensor};
 
-use super::{Cost, Factors, Magnitudes, Restriction, SquaredNorms, Transposed};
+use super::{Cost, Factors, Keep, Magnitudes, Restriction, SquaredNorms, Transposed};
 use crate::ops::weighted_rows;
 
 /// The contribution of a layer to the per-example gradients of one parameter.
@@ -59,23 +59,15 @@ pub(in crate::grads) trait Rule: Debug {
         None
     }
 
-    /// Returns whether the weighted sum adds the rows of [`instantiate`](Self::instantiate), which
-    /// it does unless [`weighted_sum`](Self::weighted_sum) is overridden. Rows of examples that are
-    /// left out can then be skipped.
-    fn adds_rows(&self) -> bool {
-        false
-    }
-
     /// Returns `Σ_i coefficients[i] · gradient_i`, flattened: `[values]`.
     fn weighted_sum(&self, coefficients: Tensor<1>) -> Tensor<1> {
         weighted_rows(coefficients, self.instantiate())
     }
 
-    /// Returns the weighted sum in which examples with coefficient zero count as zero even if they
-    /// hold NaN or infinity, if a kernel computes it.
-    #[allow(unused_variables)]
-    fn selected_sum(&self, coefficients: &Tensor<1>) -> Option<Tensor<1>> {
-        None
+    /// Returns the weighted sum over the examples that `keep` does not drop. The others, whose
+    /// coefficients are zero, count as zero even if they hold NaN or infinity.
+    fn kept_sum(&self, coefficients: Tensor<1>, keep: &Keep) -> Tensor<1> {
+        self.restrict(&Restriction::Keep(keep)).weighted_sum(coefficients)
     }
 
     /// Returns the rule for some of the examples.

@@ -10,7 +10,7 @@ use burn::tensor::Tensor;
 use super::record::Record;
 use super::rule::size;
 use super::shift::{self, regroup};
-use super::{Cost, Restriction, Rule};
+use super::{Cost, Keep, Restriction, Rule};
 use crate::ops;
 
 /// Lifts the record of `input ∘ weight + bias`; only the negative values of the input are scaled if
@@ -51,8 +51,8 @@ impl Rule for Scale {
         ops::axis_product_sums(self.input.clone(), self.output_grad.clone())
     }
 
-    fn adds_rows(&self) -> bool {
-        true
+    fn kept_sum(&self, coefficients: Tensor<1>, keep: &Keep) -> Tensor<1> {
+        keep.weighted_rows(coefficients, self.instantiate())
     }
 
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {

@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 
 use super::record::Record;
 use super::rule::size;
-use super::{Cost, Restriction, Rule};
+use super::{Cost, Keep, Restriction, Rule};
 use crate::ops;
 
 /// Lifts the bias along `axis` of the output, if it is trained.
@@ -48,8 +48,8 @@ impl Rule for Shift {
         ops::axis_sums(self.output_grad.clone())
     }
 
-    fn adds_rows(&self) -> bool {
-        true
+    fn kept_sum(&self, coefficients: Tensor<1>, keep: &Keep) -> Tensor<1> {
+        keep.weighted_rows(coefficients, self.instantiate())
     }
 
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {

@@ -7,7 +7,7 @@ mod positions;
 use burn::tensor::{Int, Tensor};
 
 use super::rule::rows;
-use super::{Cost, Factors, Magnitudes, Restriction, Rounding, Rule, SquaredNorms, ghost};
+use super::{Cost, Factors, Keep, Magnitudes, Restriction, Rounding, Rule, SquaredNorms, ghost};
 use crate::ops::selected_outer_products;
 use dense::Dense;
 use indexed::Indexed;
@@ -176,12 +176,13 @@ impl Rule for OuterProducts {
         sum.reshape([self.weight[0] * self.weight[1]])
     }
 
-    fn selected_sum(&self, coefficients: &Tensor<1>) -> Option<Tensor<1>> {
-        let Self { weight, dense: Some(Dense { left, right }), indexed: None } = self else {
-            return None;
-        };
-        let sum = selected_outer_products(left, right, coefficients)?;
-        Some(sum.reshape([weight[0] * weight[1]]))
+    fn kept_sum(&self, coefficients: Tensor<1>, keep: &Keep) -> Tensor<1> {
+        if let Self { weight, dense: Some(Dense { left, right }), indexed: None } = self
+            && let Some(sum) = selected_outer_products(left, right, &coefficients)
+        {
+            return sum.reshape([weight[0] * weight[1]]);
+        }
+        self.restrict(&Restriction::Keep(keep)).weighted_sum(coefficients)
     }
 
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
