@@ -37,8 +37,8 @@ pub(crate) async fn read<const D: usize, K: Basic>(
     tensor.into_data_async().await.map_err(|error| unreadable(what, error))
 }
 
-/// Returns the values of tensors of devices that have kernels, on the host. If it is one device, it
-/// is waited for once.
+/// Returns the values of tensors of devices that have kernels, on the host; floats in double
+/// precision. If it is one device, it is waited for once.
 ///
 /// # Arguments
 ///
@@ -51,13 +51,13 @@ pub(crate) async fn read_together<const D: usize>(
     floats: Vec<Tensor<D>>,
     ints: Option<Tensor<D, Int>>,
     what: &str,
-) -> Result<(Vec<TensorData>, Option<TensorData>), DpError> {
+) -> Result<(Vec<Vec<f64>>, Option<TensorData>), DpError> {
     let devices = floats.iter().map(Tensor::device).chain(ints.iter().map(Tensor::device));
     let devices: Vec<_> = devices.collect();
     if devices.windows(2).any(|pair| pair[0] != pair[1]) {
         let mut read_floats = Vec::new();
         for float in floats {
-            read_floats.push(read(float, what).await?);
+            read_floats.push(read_f64(float, what).await?);
         }
         let ints = match ints {
             Some(ints) => Some(read(ints, what).await?),
@@ -75,7 +75,8 @@ pub(crate) async fn read_together<const D: usize>(
     let all = ints.into_iter().fold(all, Transaction::register);
     let mut data = all.execute_async().await.map_err(|error| unreadable(what, error))?;
     let ints = if has_ints { data.pop() } else { None };
-    Ok((data, ints))
+    let floats = data.into_iter().map(|data| doubles(data, what)).collect::<Result<_, _>>()?;
+    Ok((floats, ints))
 }
 
 #[cfg(test)]
@@ -114,8 +115,11 @@ pub(crate) async fn read_f64<const D: usize>(
     tensor: Tensor<D>,
     what: &str,
 ) -> Result<Vec<f64>, DpError> {
-    let data = read(tensor, what).await?.convert_dtype(DType::F64);
-    data.try_into_vec().map_err(|error| unreadable(what, error))
+    doubles(read(tensor, what).await?, what)
+}
+
+fn doubles(data: TensorData, what: &str) -> Result<Vec<f64>, DpError> {
+    data.convert_dtype(DType::F64).try_into_vec().map_err(|error| unreadable(what, error))
 }
 
 fn unreadable(what: &str, error: impl std::fmt::Debug) -> DpError {

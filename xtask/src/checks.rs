@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::process::Process;
 use crate::step::Step;
 use crate::workspace::{
-    self, EXAMPLES, FULL, FULL_PARTS, PUBLISHED, REMOTE, REMOTE_PART, TESTED, TRAIN,
+    self, EXAMPLES, FULL, FULL_PARTS, LIBRARY, PUBLISHED, REMOTE, REMOTE_PART, TESTED, TRAIN,
 };
 
 /// The folder of the type check of the fuzz targets, in the target folder.
@@ -78,9 +78,14 @@ pub(crate) fn type_check(backend: Backend) -> Process {
     let process = process.builds(Announcement::new("the type check", &parts));
     match backend.feature() {
         Some(feature) => without_native_libraries(process)
-            .args(["--features".into(), format!("{FULL},{REMOTE},{EXAMPLES}/{feature}")]),
+            .args(["--features".into(), format!("{FULL},{},{EXAMPLES}/{feature}", remote())]),
         None => process,
     }
+}
+
+/// Returns the features of remote devices for a command with several packages.
+fn remote() -> String {
+    REMOTE.map(|feature| format!("{LIBRARY}/{feature}")).join(",")
 }
 
 /// Skips what only linking needs: with CUDA, CubeCL downloads LLVM unless docs.rs builds it.
@@ -176,7 +181,8 @@ mod tests {
     #[test]
     fn a_type_check_names_the_feature_of_its_backend() {
         let text = type_check(Backend::Wgpu).to_string();
-        let features = format!("{FULL},{REMOTE},burn-dp-examples/wgpu");
+        let remote = "burn-dp/remote-websocket,burn-dp/remote-server";
+        let features = format!("{FULL},{remote},burn-dp-examples/wgpu");
         assert!(text.ends_with(&format!("--features {features}")), "{text}");
         assert!(!type_check(Backend::Flex).to_string().contains("--features"));
         assert!(type_check(Backend::Cuda).to_string().starts_with("DOCS_RS=1 cargo check"));

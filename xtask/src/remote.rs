@@ -4,10 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::announcement::Announcement;
 use crate::process::Process;
-use crate::workspace::{LIBRARY, REMOTE_PART};
-
-/// The features of the tests.
-const FEATURES: [&str; 3] = ["train", "remote-websocket", "remote-server"];
+use crate::workspace::{LIBRARY, REMOTE, REMOTE_PART};
 
 /// The variable that makes it an error if network namespaces cannot be made.
 const NAMESPACES: &str = "BURN_DP_TEST_NAMESPACES";
@@ -33,7 +30,7 @@ fn with_namespaces(process: Process) -> Process {
 
 fn process(nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
-    let features = FEATURES.join(",");
+    let features = format!("train,{}", REMOTE.join(","));
     Process::cargo()
         .args(runner.iter().copied())
         .args(["-p", LIBRARY, "--features", &features, "--test", "remote", "--no-fail-fast"])

@@ -30,8 +30,8 @@ pub(crate) const EXAMPLES: &str = "burn-dp-examples";
 /// The features with everything that runs on a CPU, which tests, Clippy and the documentation use.
 pub(crate) const FULL: &str = "burn-dp-examples/full,burn-dp-bench/full,burn-dp-models/full";
 
-/// The features of remote devices.
-pub(crate) const REMOTE: &str = "burn-dp/remote-websocket,burn-dp/remote-server";
+/// The features of the library for remote devices.
+pub(crate) const REMOTE: [&str; 2] = ["remote-websocket", REMOTE_PART];
 
 /// The part of the build that remote devices need.
 pub(crate) const REMOTE_PART: &str = "remote-server";

@@ -260,7 +260,7 @@ impl PerExampleGradients {
 
     /// Returns whether the device computes coefficients from a [`NormTable`].
     pub(crate) fn has_device_coefficients(&self) -> bool {
-        !self.parameters.is_empty() && has_kernels(&self.device)
+        has_kernels(&self.device)
     }
 
     /// Returns which units are examples, not padding; `None` if all are.

@@ -137,7 +137,7 @@ impl Release {
         let hashing = Hashing::start(&sums, key.as_ref());
         let read = read_together(sum.unread(), hashing.words(), "the norms and hashes of a step");
         let (norms, words) = read.await?;
-        let (statistics, count_sums) = sum.counted(norms)?;
+        let (statistics, count_sums) = sum.counted(&norms);
         let counts =
             count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&count_sums), stds]));
         let (mut marks, is_finite) = hashing.marks(words, &sums, key.as_ref())?;

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use burn::module::ParamId;
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Tensor};
 
 use super::coefficients::Coefficients;
 use super::statistics::ClippingStatistics;
@@ -48,15 +48,11 @@ impl UnreadNorms {
     }
 
     /// Returns the statistics and counts that the host computes from the values of the norms.
-    fn counted(&self, norms: TensorData, thresholds: &Thresholds) -> Result<Coefficients, DpError> {
+    fn counted(&self, norms: &[f64], thresholds: &Thresholds) -> Coefficients {
         let [_, units] = self.squared_norms.dims();
-        let norms: Vec<f64> = norms
-            .convert_dtype(DType::F64)
-            .try_into_vec()
-            .map_err(|error| DpError::device(format!("the norms of the gradients: {error:?}")))?;
         let norms: Vec<Vec<f64>> = norms.chunks_exact(units).map(<[f64]>::to_vec).collect();
         let is_real = |unit: usize| self.real.as_ref().is_none_or(|real| real[unit]);
-        Ok(thresholds.coefficients(&norms, is_real))
+        thresholds.coefficients(&norms, is_real)
     }
 }
 
@@ -168,7 +164,7 @@ impl ClippedSum {
     pub fn statistics(&self) -> Result<NonPrivate<ClippingStatistics>, DpError> {
         let read = read_together(self.unread(), None, "the norms of the gradients");
         let (norms, _) = blocking(read, "DpOptimizer::step_async")?;
-        Ok(NonPrivate::new(self.counted(norms)?.0))
+        Ok(NonPrivate::new(self.counted(&norms).0))
     }
 
     /// Returns the number of examples, padding excluded.
@@ -187,21 +183,14 @@ impl ClippedSum {
     /// # Arguments
     ///
     /// - `norms`: the values of [`unread`](Self::unread)
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DpError::Device`] if they are not the norms.
-    pub(crate) fn counted(
-        &self,
-        norms: Vec<TensorData>,
-    ) -> Result<(ClippingStatistics, Vec<f64>), DpError> {
+    pub(crate) fn counted(&self, norms: &[Vec<f64>]) -> (ClippingStatistics, Vec<f64>) {
         let (mut statistics, mut count_sums) = (self.statistics, self.count_sums.clone());
         for (unread, norms) in self.unread.iter().zip(norms) {
-            let counted = unread.counted(norms, &self.thresholds)?;
+            let counted = unread.counted(norms, &self.thresholds);
             statistics += counted.statistics;
             count_sums.iter_mut().zip(counted.count_sums).for_each(|(sum, other)| *sum += other);
         }
-        Ok((statistics, count_sums))
+        (statistics, count_sums)
     }
 
     /// Adds the sum over further examples of the same logical batch.
@@ -268,7 +257,7 @@ mod tests {
         // Norms of 1 are below the threshold of the count, and 3 is above.
         let mut total = sum(vec![1.0, 1.0, 9.0]);
         total.accumulate(sum(vec![1.0, 1.0])).unwrap();
-        let (statistics, count_sums) = total.counted(Vec::new()).unwrap();
+        let (statistics, count_sums) = total.counted(&[]);
         assert_eq!(count_sums, [4.0 * 0.5 - 0.5]);
         assert_eq!((statistics.examples, total.examples()), (5, 5));
         assert_eq!(total.clipping_norm(), 9.0);
