@@ -197,7 +197,12 @@ impl PrivateBackward {
         let collector = Collector::new(witness, &parameters, rows, planner);
         let (losses, recorder) = check.begin(losses, self.group_size, model, collector);
         let recording = Recording::start(recorder)?;
-        let grads = (losses.sum() / self.group_size as f64).backward();
+        // Of the sum, which need not be computed: a backward pass begins with ones.
+        let losses = match self.group_size {
+            1 => losses,
+            rows => losses / rows as f64,
+        };
+        let grads = losses.backward();
         let recorder = recording.finish();
         parameters.refuse_ordinary_gradients(model, &grads)?;
         drop(grads);

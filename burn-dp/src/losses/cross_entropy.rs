@@ -210,12 +210,9 @@ impl CrossEntropyLoss {
             None => targets,
         };
         // An invalid class must not index the scores of another example.
-        let unknown = targets
-            .clone()
-            .lower_scalar(0)
-            .bool_or(targets.clone().greater_equal_scalar(classes as i64));
-        let targets = targets.mask_fill(unknown.clone(), 0);
-        let mut values = self.at_each_position(log_softmax(logits, 2), targets);
+        let known = targets.clone().clamp(0, classes as i64 - 1);
+        let unknown = targets.not_equal(known.clone());
+        let mut values = self.at_each_position(log_softmax(logits, 2), known);
         values = values.mask_fill(unknown, f32::NAN);
         if let Some(ignored) = &ignored {
             values = values.mask_fill(ignored.clone(), 0.0);

@@ -30,6 +30,9 @@ impl ExampleReduction {
         if batch_size == 0 {
             return no_losses(&values);
         }
+        if positions == 1 {
+            return values.reshape([batch_size]);
+        }
         let values = values.reshape([batch_size, positions]);
         let losses = match self {
             Self::Mean => values.mean_dim(1),
