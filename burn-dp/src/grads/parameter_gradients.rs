@@ -131,7 +131,8 @@ impl ParameterGradients {
         let rule = match &self.source {
             Source::Rule(rule) => rule,
             Source::Instantiated(rows, _) => {
-                let values = row_squared_norms(rows.clone());
+                let known = factors.norms_of(rows);
+                let values = known.unwrap_or_else(|| row_squared_norms(rows.clone()));
                 return SquaredNorms { values, rounding: Rounding::Relative };
             }
         };

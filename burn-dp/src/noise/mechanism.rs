@@ -9,7 +9,7 @@ use super::integer_normal::TABLE;
 use super::release::release;
 use super::standard_normal::standard_normal;
 use crate::DpError;
-use crate::ops::{KeyedNoise, has_release, native_release};
+use crate::ops::{InParts, KeyedNoise, Part, has_release, native_release};
 use crate::random::Stream;
 
 /// Minimum and maximum scale, far beyond any practical value.
@@ -238,16 +238,22 @@ impl GaussianMechanism {
     /// Public for benchmarks: the optimizer checks the sums first.
     #[doc(hidden)]
     pub fn release_on_device(&self, stream: Stream, sums: Tensor<1>) -> Tensor<1> {
-        Self::release_all_on_device(vec![(*self, stream, sums)]).remove(0)
+        let whole = Part { first: 0, values: sums.dims()[0] };
+        if whole.values == 0 {
+            return sums;
+        }
+        let parts = vec![(whole, (*self, stream))];
+        Self::release_all_on_device(vec![(sums, parts)]).remove(0).remove(0)
     }
 
-    /// Returns the sums of parameters with noise, scaled, each like
+    /// Returns the parts of tensors of sums with noise, scaled, each like
     /// [`release_on_device`](Self::release_on_device).
-    pub(crate) fn release_all_on_device(parts: Vec<(Self, Stream, Tensor<1>)>) -> Vec<Tensor<1>> {
-        let keyed = |(mechanism, stream, sums): (Self, Stream, Tensor<1>)| {
-            (sums, mechanism.keyed_noise(stream))
+    pub(crate) fn release_all_on_device(sums: Vec<InParts<(Self, Stream)>>) -> Vec<Vec<Tensor<1>>> {
+        let keyed = |(part, (mechanism, stream)): (Part, (Self, Stream))| {
+            (part, mechanism.keyed_noise(stream))
         };
-        native_release(parts.into_iter().map(keyed).collect())
+        let keyed = |(sums, parts): InParts<_>| (sums, parts.into_iter().map(keyed).collect());
+        native_release(sums.into_iter().map(keyed).collect())
     }
 
     /// Returns sums with correlated noise like [`release_on_device`](Self::release_on_device): the

@@ -8,9 +8,7 @@ use super::GaussianMechanism;
 use super::integer_normal::tests::GOLDEN;
 use super::integer_normal::{NormalValues, TABLE};
 use super::standard_normal::standard_normal;
-use crate::ops::{
-    ContentHash, has_release, hash_in_longer_memory, native_content_hash, normal_values,
-};
+use crate::ops::{ContentHash, Part, has_release, hash_units, native_content_hash, normal_values};
 use crate::random::{
     ContentKey, ContentMark, Domain, GROUP_WORDS, Group, InsecureSeed, NoiseSource, Purpose, Stream,
 };
@@ -128,7 +126,8 @@ fn a_device_releases_sums_of_every_magnitude() {
 /// Returns the mark and whether all values are finite.
 fn mark(key: &ContentKey, values: &[f32], device: &Device) -> (ContentMark, bool) {
     let hash = ContentHash { words: key.words(3) };
-    let hash = native_content_hash(vec![(tensor(values, device), hash)]).remove(0);
+    let whole = Part { first: 0, values: values.len() };
+    let hash = native_content_hash(vec![(tensor(values, device), vec![(whole, hash)])]).remove(0);
     let words: Vec<i32> = hash.into_data().try_into_vec().unwrap();
     let rows = words.as_chunks::<9>().0;
     let parts = rows.iter().map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));
@@ -162,17 +161,43 @@ fn a_device_hashes_sums_as_the_host() {
     }
 }
 
-// Memory of a device can be longer than the tensor in it; the rest has values of earlier tensors.
 #[test]
-fn values_after_the_end_of_a_tensor_are_not_hashed() {
-    let values: Vec<f32> = words().take(5_000).map(|word| (word as i64 as f32) * 1e-18).collect();
+fn parts_are_released_and_hashed_as_if_they_were_alone() {
+    let values: Vec<f32> = words().take(9_000).map(|word| (word as i64 as f32) * 1e-18).collect();
     let mut source = NoiseSource::insecure(InsecureSeed(3));
     source.export_key();
     let key = source.begin_step(Purpose::Gradient, 2).unwrap().content_key().unwrap();
-    for length in [1, 511, 513, 1023, 1025, 4_000] {
-        let rows = hash_in_longer_memory(&values, length, ContentHash { words: key.words(3) });
-        let parts = rows.iter().map(|row| row[..8].try_into().unwrap());
-        let found = ContentKey::combine(length, parts);
-        assert_eq!(found, key.mark(3, &values[..length]), "{length}");
+    // Not all values belong to a part, and the parts have other units than blocks of values.
+    let parts: Vec<Part> = [(0, 1), (3, 511), (514, 1), (515, 513), (1028, 129), (1200, 7_001)]
+        .map(|(first, values)| Part { first, values })
+        .to_vec();
+    let mechanisms = [0.3, 2.5].map(|std| GaussianMechanism::new(std, 0.5).unwrap());
+    for device in on_device() {
+        let sums = tensor(&values, &device);
+        for count in 1..=parts.len() {
+            let noised = (0u32..).zip(&parts[..count]).map(|(position, &part)| {
+                (part, (mechanisms[position as usize % 2], stream(position)))
+            });
+            let released = vec![(sums.clone(), noised.collect())];
+            let released = GaussianMechanism::release_all_on_device(released).remove(0);
+            assert_eq!(released.len(), count);
+            let hashed = (0u32..).zip(&parts[..count]);
+            let hashed = hashed.map(|(part, &of)| (of, ContentHash { words: key.words(part) }));
+            let rows = native_content_hash(vec![(sums.clone(), hashed.collect())]).remove(0);
+            let rows: Vec<i32> = rows.into_data().try_into_vec().unwrap();
+            let mut rows = rows.as_chunks::<9>().0.iter();
+            for ((position, part), released) in (0u32..).zip(&parts).zip(released) {
+                let mut expected = values[part.first..][..part.values].to_vec();
+                let found = rows.by_ref().take(hash_units(part.values));
+                let found = found.map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));
+                let found = ContentKey::combine(part.values, found);
+                assert_eq!(found, key.mark(position, &expected), "{part:?} of {count}");
+                let mechanism = mechanisms[position as usize % 2];
+                mechanism.release(stream(position), &mut expected).unwrap();
+                let released: Vec<f32> = released.into_data().try_into_vec().unwrap();
+                assert!(released == expected, "{part:?} of {count}");
+            }
+            assert!(rows.next().is_none());
+        }
     }
 }

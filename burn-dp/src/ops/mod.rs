@@ -15,7 +15,7 @@
 //! | `autodiff/` | the backward steps |
 //! | `recording` | the recording of one thread |
 //! | `kernels/` | per-example norms, gradients and coefficients on devices with kernels |
-//! | `release_ops` | the release of sums on their device |
+//! | `release_ops`, `release_calls` | the release of sums on their device |
 //! | `recurrent/` | recurrent layers, one primitive per sequence |
 //! | `rows`, `max_pool` | softmax and normalization over the last axis, max pooling |
 //! | `backends/` | native kernels, with Burn's operations as their oracles |
@@ -33,6 +33,7 @@ mod primitive;
 mod primitives;
 pub(crate) mod recording;
 mod recurrent;
+mod release_calls;
 mod release_ops;
 mod row_norms;
 mod row_sums;
@@ -43,7 +44,7 @@ mod tap;
 
 #[cfg(all(test, feature = "cube"))]
 pub(crate) use backends::cube::{
-    copied_memories, double_operations, erased_memories, hash_in_longer_memory, normal_values,
+    copied_memories, double_operations, erased_memories, normal_values,
 };
 pub(crate) use functions::{
     affine, convolution, convolution_gradients, gram_matrices, indexed_squared_norms,
@@ -67,11 +68,14 @@ pub use recurrent::{
     Cell, FusedOps, GateFunction, GateIds, GateParameters, GruCell, LstmCell, Recurrence, RnnCell,
 };
 pub(crate) use recurrent::{activation, recurrent};
-pub use release_ops::{ContentHash, CorrelatedKeyedNoise, KeyedNoise, PlacedNoise, ReleaseOps};
-pub(crate) use release_ops::{
-    Earlier, has_kernels, has_release, native_content_hash, native_correlated_release,
-    native_erase, native_release,
+pub(crate) use release_calls::{
+    InParts, native_content_hash, native_correlated_release, native_erase, native_part,
+    native_release,
 };
+pub use release_ops::{
+    ContentHash, CorrelatedKeyedNoise, KeyedNoise, PlacedHashes, PlacedNoise, ReleaseOps,
+};
+pub(crate) use release_ops::{Earlier, Part, has_kernels, has_release, hash_units};
 pub(crate) use row_norms::{enlarged_squared_norms, row_squared_norms};
 pub(crate) use row_sums::{
     additions, any, axis_product_sums, axis_sums, block_roundings, gram_roundings, row_products,

@@ -1,9 +1,9 @@
 use burn::backend::{
-    Backend, Dispatch, backend_extension,
+    Backend, backend_extension,
     tensor::{FloatTensor, IntTensor},
 };
-use burn::tensor::{DType, Device, Int, Shape, Tensor};
-use zeroize::{Zeroize, Zeroizing};
+use burn::tensor::Device;
+use zeroize::Zeroize;
 
 use crate::random::CONTENT_BLOCK;
 
@@ -34,14 +34,49 @@ impl KeyedNoise {
     }
 }
 
-/// The noise of one parameter, whose words were uploaded.
+/// A part of a tensor, the values of one parameter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Index of its first value.
+    pub(crate) first: usize,
+    /// Number of values.
+    pub(crate) values: usize,
+}
+
+/// The noise of the parts of a tensor, whose words were uploaded.
+///
+/// The words of a part are its first block, the index of its first value in the sums and in the
+/// result, its number of values, and the words of its [`KeyedNoise`].
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "cube"), allow(dead_code))]
 pub struct PlacedNoise {
-    /// Place of its first word.
+    /// Place of the first word.
     pub(super) place: usize,
+    /// Number of parts.
+    pub(super) parts: usize,
+    /// Number of blocks of all parts.
+    pub(super) blocks: usize,
+    /// Number of values of the result.
+    pub(super) values: usize,
     /// Coefficients of the normal quantile.
     pub(super) table: &'static [u8],
+}
+
+/// The keys for the hashes of the parts of a tensor, which were uploaded.
+///
+/// The words of a part are its first unit, the index of its first value, its number of values, its
+/// number of units, and the words of its [`ContentHash`].
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cube"), allow(dead_code))]
+pub struct PlacedHashes {
+    /// Place of the first word.
+    pub(super) place: usize,
+    /// Number of parts.
+    pub(super) parts: usize,
+    /// Number of words of each part.
+    pub(super) words: usize,
+    /// Number of units of all parts.
+    pub(super) units: usize,
 }
 
 impl Drop for KeyedNoise {
@@ -152,17 +187,26 @@ impl Drop for ContentHash {
     Remote: cfg(feature = "remote"),
 )]
 pub trait ReleaseOps: Backend {
-    /// Returns sums with noise, scaled: the same bits as the release on the host. Only for backends
-    /// that `has_release` names.
+    /// Returns the parts of sums with noise, scaled: the same bits as the release on the host. A
+    /// part begins at a multiple of [`ALIGNMENT`]; what is between two parts has no meaning. Only
+    /// for backends that `has_release` names.
     ///
     /// - words: of all sums
-    #[fusion(dtype = sums, shape = sums)]
+    #[fusion(dtype = sums, shape = burn::tensor::Shape::new([noise.values]))]
     #[allow(unused_variables)]
     fn native_release(
         sums: FloatTensor<Self>,
         words: IntTensor<Self>,
         noise: PlacedNoise,
     ) -> FloatTensor<Self> {
+        no_kernel()
+    }
+
+    /// Returns `count` values from `first` on, in the same memory if that is possible. Only for
+    /// backends that `has_release` names.
+    #[fusion(dtype = values, shape = burn::tensor::Shape::new([*count]))]
+    #[allow(unused_variables)]
+    fn native_part(values: FloatTensor<Self>, first: usize, count: usize) -> FloatTensor<Self> {
         no_kernel()
     }
 
@@ -189,17 +233,17 @@ pub trait ReleaseOps: Backend {
         no_kernel()
     }
 
-    /// Returns the hashes of parts of `values`: `[parts, 9]`. The first eight words of a part are
-    /// four integers of 64 bits; the ninth is one if a value of the part is not finite. Only for
-    /// backends that `has_release` names.
+    /// Returns the hashes of the parts of `values`, one after another: a row of nine words for each
+    /// unit. The first eight words are four integers of 64 bits; the ninth is one if a value is not
+    /// finite. Only for backends that `has_release` names.
     ///
-    /// - words: the keys of all values; the keys of these values begin at `place`
-    #[fusion(dtype = DType::I32, shape = hash_shape(values))]
+    /// - words: the keys of all values
+    #[fusion(dtype = burn::tensor::DType::I32, shape = burn::tensor::Shape::new([hashes.units, 9]))]
     #[allow(unused_variables)]
     fn native_content_hash(
         values: FloatTensor<Self>,
         words: IntTensor<Self>,
-        place: usize,
+        hashes: PlacedHashes,
     ) -> IntTensor<Self> {
         no_kernel()
     }
@@ -209,13 +253,27 @@ fn no_kernel() -> ! {
     unreachable!("the backend has no kernels for a release; the host releases its sums")
 }
 
-/// Returns the shape of the hashes of a tensor: one part for each of the units that share its
-/// blocks.
+/// Parts of a result begin at a multiple of this number of values, because memory that begins
+/// elsewhere has to be copied before a kernel can use it: 512 bytes suffice for WebGPU and CUDA.
 #[cfg_attr(not(feature = "cube"), allow(dead_code))]
-pub(super) fn hash_shape(values: &Shape) -> Shape {
+pub(super) const ALIGNMENT: usize = 128;
+
+/// Number of values in one group of blocks on the host: value `16 word + block` of a group comes
+/// from 64-bit word `word` of block `block`.
+pub(crate) const GROUP_VALUES: usize = 128;
+
+/// Number of blocks in a group.
+pub(crate) const GROUP_BLOCKS: usize = 16;
+
+/// Number of words before the words of the noise, or of the hash, of a part.
+pub(crate) const PART_WORDS: usize = 4;
+
+/// Returns the number of rows of the hashes of a part, one for each of the units that share its
+/// blocks.
+pub(crate) fn hash_units(values: usize) -> usize {
     /// With more, there would be more to read.
     const MAX_UNITS: usize = 1024;
-    Shape::new([values.num_elements().div_ceil(CONTENT_BLOCK).min(MAX_UNITS), 9])
+    values.div_ceil(CONTENT_BLOCK).min(MAX_UNITS)
 }
 
 /// Returns whether a device has kernels for the release of sums of single precision.
@@ -231,88 +289,4 @@ pub(crate) fn has_kernels(device: &Device) -> bool {
         #[allow(unreachable_patterns)] // without the feature
         _ => false,
     }
-}
-
-/// Returns sums with noise like [`ReleaseOps::native_release`], `[values]` each. What the kernels
-/// need is uploaded at once, because an upload waits for the kernels before it to start.
-pub(crate) fn native_release(parts: Vec<(Tensor<1>, KeyedNoise)>) -> Vec<Tensor<1>> {
-    let mut uploads = Uploads::default();
-    let places: Vec<_> = parts
-        .iter()
-        .map(|(sums, noise)| uploads.push(&sums.device(), &*Zeroizing::new(noise.words())))
-        .collect();
-    let words = uploads.finish();
-    let release = |((sums, noise), place): ((Tensor<1>, KeyedNoise), Place)| {
-        let words = words[place.device].clone().into_dispatch();
-        let noise = PlacedNoise { place: place.first, table: noise.table };
-        Tensor::from_dispatch(Dispatch::native_release(sums.into_dispatch(), words, noise))
-    };
-    parts.into_iter().zip(places).map(release).collect()
-}
-
-/// Words for the kernels of some devices.
-#[derive(Default)]
-struct Uploads(Vec<(Device, Zeroizing<Vec<u32>>)>);
-
-/// The place of some words.
-#[derive(Clone, Copy)]
-struct Place {
-    device: usize,
-    first: usize,
-}
-
-impl Uploads {
-    fn push(&mut self, device: &Device, words: &[u32]) -> Place {
-        let index = self.0.iter().position(|(found, _)| found == device).unwrap_or_else(|| {
-            self.0.push((device.clone(), Zeroizing::default()));
-            self.0.len() - 1
-        });
-        let of_device = &mut self.0[index].1;
-        let first = of_device.len();
-        of_device.extend(words);
-        Place { device: index, first }
-    }
-
-    fn finish(self) -> Vec<Tensor<1, Int>> {
-        let upload = |(device, words): &(Device, Zeroizing<Vec<u32>>)| {
-            let words = bytemuck::cast_slice::<u32, i32>(words);
-            Tensor::from_data(words, (device, DType::I32))
-        };
-        self.0.iter().map(upload).collect()
-    }
-}
-
-/// Returns sums with noise, and the memory after it, as
-/// [`ReleaseOps::native_correlated_release`]: `[values]` and `[words]`.
-pub(crate) fn native_correlated_release(
-    sums: Tensor<1>,
-    memory: Tensor<1, Int>,
-    noise: CorrelatedKeyedNoise,
-) -> (Tensor<1>, Tensor<1, Int>) {
-    let (sums, memory) = (sums.into_dispatch(), memory.into_dispatch());
-    let (released, memory) = Dispatch::native_correlated_release(sums, memory, noise);
-    (Tensor::from_dispatch(released), Tensor::from_dispatch(memory))
-}
-
-/// Returns zeros like [`ReleaseOps::native_erase`], `[words]`.
-pub(crate) fn native_erase(memory: Tensor<1, Int>) -> Tensor<1, Int> {
-    Tensor::from_dispatch(Dispatch::native_erase(memory.into_dispatch()))
-}
-
-/// Returns hashes like [`ReleaseOps::native_content_hash`], `[parts, 9]` each. The keys are
-/// uploaded at once.
-pub(crate) fn native_content_hash(parts: Vec<(Tensor<1>, ContentHash)>) -> Vec<Tensor<2, Int>> {
-    let mut uploads = Uploads::default();
-    let place = |(values, hash): (Tensor<1>, ContentHash)| {
-        let place = uploads.push(&values.device(), &hash.words);
-        (values, place)
-    };
-    let parts: Vec<_> = parts.into_iter().map(place).collect();
-    let words = uploads.finish();
-    let hash = |(values, place): (Tensor<1>, Place)| {
-        let words = words[place.device].clone().into_dispatch();
-        let values = values.into_dispatch();
-        Tensor::from_dispatch(Dispatch::native_content_hash(values, words, place.first))
-    };
-    parts.into_iter().map(hash).collect()
 }

@@ -7,23 +7,35 @@ use burn::tensor::Tensor;
 ///
 /// Flex never writes to memory that two tensors share: an in-place operation copies it first. A
 /// tensor that was cloned and kept therefore has the values that the clone had, as long as both
-/// share memory. Other backends return `false`.
+/// share memory. With fusion, every value has a number of its own. Other backends return `false`.
 pub(crate) fn is_same_memory<const D: usize>(first: &Tensor<D>, second: &Tensor<D>) -> bool {
-    #[cfg(feature = "flex")]
+    #[cfg(any(feature = "flex", feature = "cube"))]
     {
-        use std::sync::Arc;
+        use burn::backend::{BackendTensor, DispatchTensorKind};
 
-        use burn::backend::{BackendTensor, DispatchTensorKind::Flex};
-
-        let kinds = [first, second].map(|tensor| tensor.clone().into_dispatch().kind);
-        if let [Flex(BackendTensor::Float(first)), Flex(BackendTensor::Float(second))] = kinds {
-            return Arc::ptr_eq(&first.data_arc(), &second.data_arc())
-                && first.dtype() == second.dtype()
-                && first.layout() == second.layout();
+        match [first, second].map(|tensor| tensor.clone().into_dispatch().kind) {
+            #[cfg(feature = "flex")]
+            [
+                DispatchTensorKind::Flex(BackendTensor::Float(first)),
+                DispatchTensorKind::Flex(BackendTensor::Float(second)),
+            ] => {
+                std::sync::Arc::ptr_eq(&first.data_arc(), &second.data_arc())
+                    && first.dtype() == second.dtype()
+                    && first.layout() == second.layout()
+            }
+            #[cfg(feature = "cube")]
+            [
+                DispatchTensorKind::Cube(BackendTensor::Float(first)),
+                DispatchTensorKind::Cube(BackendTensor::Float(second)),
+            ] => first.id == second.id,
+            _ => false,
         }
     }
-    let _ = (first, second);
-    false
+    #[cfg(not(any(feature = "flex", feature = "cube")))]
+    {
+        let _ = (first, second);
+        false
+    }
 }
 
 #[cfg(test)]
@@ -36,7 +48,8 @@ mod tests {
         for device in devices() {
             let value = Tensor::<1>::from_floats([1.0, 2.0, 3.0, 4.0], &device);
             let is_flex = format!("{:?}", device.as_dispatch()).starts_with("Flex");
-            assert_eq!(is_same_memory(&value, &value.clone()), is_flex);
+            let is_fused = crate::ops::has_kernels(&device);
+            assert_eq!(is_same_memory(&value, &value.clone()), is_flex || is_fused);
             let reshaped = value.clone().reshape([2, 2]).reshape([4]);
             assert_eq!(is_same_memory(&value, &reshaped), is_flex);
 

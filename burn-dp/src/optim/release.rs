@@ -4,13 +4,13 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 
 use super::releases::Mark;
-use super::sums::{Hashing, Sum, unreadable};
+use super::sums::{Hashing, Placement, Sum, Sums, unreadable};
 use crate::DpError;
 use crate::clipping::{ClippedSum, ClippingStatistics, Count, StepNoise, Thresholds};
 use crate::device_read::{read_f32, read_together};
 use crate::model::for_each_trained;
 use crate::noise::{CorrelatedNoise, CorrelatedStep, GaussianMechanism, NoiseAhead, not_finite};
-use crate::ops::row_sums;
+use crate::ops::{Part, native_part, row_sums};
 use crate::random::NoiseStep;
 
 /// A release that has been checked and may start.
@@ -105,22 +105,19 @@ impl Release {
     /// Sums whose device has kernels for the release stay there: only their hashes are read, with
     /// the norms of the units.
     ///
-    /// # Arguments
-    ///
-    /// - `on_host`: whether to release on the host even those sums whose device has kernels
     pub(crate) async fn bind<M: Module>(
         self,
         model: &M,
         mut sum: ClippedSum,
         gradient_noise: NoiseStep,
         count_noise: Option<NoiseStep>,
-        on_host: bool,
+        placement: Placement,
     ) -> Result<BoundRelease, DpError> {
         let releases_sum = sum.thresholds().releases_sum();
         let stds: &[f32] = bytemuck::cast_slice(&self.stds);
-        let mut sums = Vec::new();
+        let mut found = Vec::new();
         if releases_sum {
-            let (mut clipped, mut found) = (std::mem::take(&mut sum.sums), Vec::new());
+            let mut clipped = std::mem::take(&mut sum.sums);
             for_each_trained(model, |_, parameter| {
                 let sum = clipped.remove(&parameter.id).map(|(_, sum)| sum);
                 let device = match &sum {
@@ -129,10 +126,8 @@ impl Release {
                 };
                 found.push((sum, parameter.value.shape().num_elements(), device));
             });
-            for (sum, values, device) in found {
-                sums.push(Sum::new(sum, values, &device, on_host).await?);
-            }
         }
+        let sums = Sums::new(found, placement).await?;
         let key = gradient_noise.content_key();
         let hashing = Hashing::start(&sums, key.as_ref());
         let read = read_together(sum.unread(), hashing.words(), "the norms and hashes of a step");
@@ -140,10 +135,10 @@ impl Release {
         let (statistics, count_sums) = sum.counted(&norms);
         let counts =
             count_noise.map(|noise| noise.bound_to([bytemuck::cast_slice(&count_sums), stds]));
-        let (mut marks, is_finite) = hashing.marks(words, &sums, key.as_ref())?;
+        let (mut marks, is_finite) = hashing.marks(words, &sums.parameters, key.as_ref())?;
         let gradient = match &key {
             Some(key) => {
-                marks.push(key.mark(sums.len() as u32, stds));
+                marks.push(key.mark(sums.parameters.len() as u32, stds));
                 gradient_noise.bound_to_marks(marks)
             }
             None => gradient_noise,
@@ -167,7 +162,7 @@ pub(crate) struct BoundRelease {
     prepared: Release,
     statistics: ClippingStatistics,
     count_sums: Vec<f64>,
-    sums: Vec<Sum>,
+    sums: Sums,
     releases_sum: bool,
     /// Whether all sums on devices are finite.
     is_finite: bool,
@@ -183,11 +178,11 @@ impl BoundRelease {
 
     /// Returns the number of values of each parameter that the host adds noise to.
     pub(crate) fn lengths(&self) -> Vec<usize> {
-        let length = |sum: &Sum| match sum.place() {
-            (length, None) => length,
-            (_, Some(_)) => 0,
+        let length = |sum: &Sum| match sum {
+            Sum::Host(sum) => sum.num_elements(),
+            Sum::Device(..) => 0,
         };
-        self.sums.iter().map(length).collect()
+        self.sums.parameters.iter().map(length).collect()
     }
 
     /// Returns the mark of this release: equal for an equal release of the step, and only then.
@@ -228,17 +223,17 @@ impl BoundRelease {
         drawn: Option<&NoiseAhead>,
         correlated: Option<&mut CorrelatedNoise>,
     ) -> Result<(Option<GradientsParams>, Vec<f64>), DpError> {
-        let Self { prepared, count_sums, mut sums, releases_sum, is_finite, .. } = self;
+        let Self { prepared, count_sums, sums, releases_sum, is_finite, .. } = self;
         let (mut noise, counts) = (self.gradient, self.counts);
         let fractions = prepared.counts(&count_sums, counts)?;
         if !releases_sum {
             return Ok((None, fractions));
         }
-        let streams = (0u32..).zip(&sums).map(|(position, _)| noise.stream(position));
+        let streams = (0u32..).zip(&sums.parameters).map(|(position, _)| noise.stream(position));
         let streams = streams.collect::<Result<Vec<_>, _>>()?;
         let mut step = match (correlated, streams.first()) {
             (Some(correlated), Some(stream)) => {
-                let places: Vec<_> = sums.iter().map(Sum::place).collect();
+                let places = sums.places();
                 correlated.place(&places).await?;
                 let lengths: Vec<_> = places.iter().map(|(length, _)| *length).collect();
                 Some(correlated.begin(stream.identity().0, &lengths)?)
@@ -246,41 +241,48 @@ impl BoundRelease {
             _ => None,
         };
         let mut correlated = step.iter_mut().flat_map(CorrelatedStep::parameters);
-        let (mut on_host, mut on_device, mut of_device) = (Vec::new(), Vec::new(), Vec::new());
-        for ((sum, stream), &group) in sums.iter_mut().zip(streams).zip(&prepared.groups) {
-            let (mechanism, correlated) = (prepared.mechanisms[group], correlated.next());
-            match (sum, correlated) {
+        let Sums { mut parameters, memories } = sums;
+        let mut on_device: Vec<_> = memories.iter().map(|_| Vec::new()).collect();
+        let (mut on_host, mut found) = (Vec::new(), Vec::new());
+        for ((sum, stream), &group) in parameters.iter_mut().zip(streams).zip(&prepared.groups) {
+            let mechanism = prepared.mechanisms[group];
+            found.push(match (sum, correlated.next()) {
                 // In place, because a copy would cost as much as the hash.
                 (Sum::Host(sum), correlated) => {
                     let values = sum.as_mut_slice::<f32>().map_err(unreadable)?;
                     on_host.push((mechanism, stream, values, correlated));
+                    None
                 }
-                (Sum::Device(sum), _) if sum.dims()[0] == 0 => {}
-                (Sum::Device(sum), Some(mut correlated)) => {
-                    let values = sum.clone();
-                    *sum =
-                        mechanism.release_correlated_on_device(stream, values, &mut correlated)?;
+                (Sum::Device(memory, Part { values: 0, .. }), _) => Some(memories[*memory].clone()),
+                (Sum::Device(memory, part), Some(mut correlated)) => {
+                    let values = native_part(&memories[*memory], *part);
+                    Some(mechanism.release_correlated_on_device(stream, values, &mut correlated)?)
                 }
-                (Sum::Device(sum), None) if is_finite => {
-                    on_device.push((mechanism, stream, sum.clone()));
-                    of_device.push(sum);
+                (Sum::Device(memory, part), None) => {
+                    if is_finite {
+                        on_device[*memory].push((*part, (mechanism, stream)));
+                    }
+                    None
                 }
-                (Sum::Device(_), None) => {}
-            }
+            });
         }
-        let noisy = GaussianMechanism::release_all_on_device(on_device);
-        of_device.into_iter().zip(noisy).for_each(|(sum, noisy)| *sum = noisy);
+        let noisy =
+            GaussianMechanism::release_all_on_device(memories.into_iter().zip(on_device).collect());
         GaussianMechanism::release_parameters(on_host, drawn)?;
         if !is_finite {
             return Err(not_finite());
         }
-        let (mut released, mut grads) = (sums.into_iter(), GradientsParams::new());
+        // The parts of a memory are in the order of the parameters.
+        let mut noisy: Vec<_> = noisy.into_iter().map(Vec::into_iter).collect();
+        let (mut released, mut grads) = (parameters.into_iter().zip(found), GradientsParams::new());
         for_each_trained(model, |_, parameter| match released.next() {
-            Some(Sum::Host(values)) => {
+            Some((Sum::Host(values), _)) => {
                 parameter.value.register(parameter.id, &mut grads, values);
             }
-            Some(Sum::Device(values)) => {
-                parameter.value.register_tensor(parameter.id, &mut grads, values);
+            Some((Sum::Device(memory, _), found)) => {
+                if let Some(values) = found.or_else(|| noisy[memory].next()) {
+                    parameter.value.register_tensor(parameter.id, &mut grads, values);
+                }
             }
             None => {}
         });
@@ -342,7 +344,8 @@ mod tests {
             let mut source = NoiseSource::resume(key.clone(), 0);
             let step = source.begin_step(Purpose::Gradient, 0).unwrap();
             let sum = ClippedSum::empty(thresholds.clone());
-            let bound = blocking(release.bind(&model, sum, step, None, false), "bind").unwrap();
+            let bound =
+                blocking(release.bind(&model, sum, step, None, Placement::Apart), "bind").unwrap();
             bound.mark()
         };
         assert_eq!(mark(1.0), mark(1.0));

@@ -4,50 +4,104 @@ use burn::tensor::{DType, DataError, Device, Int, Tensor, TensorData};
 
 use crate::DpError;
 use crate::device_read::read;
-use crate::ops::{ContentHash, has_release, native_content_hash};
+use crate::ops::{ContentHash, Part, has_release, hash_units, native_content_hash};
 use crate::random::{ContentKey, ContentMark};
 
 /// The largest number of values of one parameter that kernels release. They count in 32 bits, and
 /// units are launched in whole grids: those after the last value must not wrap around to the first.
 const MAX_DEVICE_VALUES: usize = 1 << 31;
 
+/// Sums of at most this many values share memory, up to `SHARED_VALUES` in total: a launch for each
+/// costs more than the copy.
+const SMALL_VALUES: usize = 1 << 15;
+const SHARED_VALUES: usize = 1 << 20;
+
+/// Where the sums of a step are released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// On the host, even where a device has kernels for it.
+    Host,
+    /// Where a device has kernels for it, there, each in memory of its own.
+    Apart,
+    /// Where a device has kernels for it, there, with one launch for many small ones.
+    Together,
+}
+
 /// The sum of one parameter.
 pub(super) enum Sum {
     Host(TensorData),
-    /// On a device that has kernels for the release.
-    Device(Tensor<1>),
+    /// A part of the memory with this index, on a device that has kernels for the release.
+    Device(usize, Part),
 }
 
-impl Sum {
-    /// Returns the sum of a parameter, after reading it if its device has no kernels for the
-    /// release, or if the kernels cannot count its values.
+/// The sums of a step.
+pub(super) struct Sums {
+    /// In the order in which the model visits the parameters.
+    pub(super) parameters: Vec<Sum>,
+    /// `[values]` each.
+    pub(super) memories: Vec<Tensor<1>>,
+}
+
+impl Sums {
+    /// Returns the sums of parameters, after reading those whose device has no kernels for the
+    /// release, or whose values the kernels cannot count.
     ///
     /// # Arguments
     ///
-    /// - `sum`: `None` if no example contributed
+    /// - `sums`: for each parameter its sum, `None` if no example contributed, its number of values
+    ///   and its device
     pub(super) async fn new(
-        sum: Option<Tensor<1>>,
-        values: usize,
-        device: &Device,
-        on_host: bool,
+        sums: Vec<(Option<Tensor<1>>, usize, Device)>,
+        placement: Placement,
     ) -> Result<Self, DpError> {
-        let dtype = sum.as_ref().map_or(DType::F32, Tensor::dtype);
-        if !on_host && is_released_on(device, values, dtype) {
-            let zeros = || Tensor::zeros([values], (device, DType::F32));
-            return Ok(Self::Device(sum.unwrap_or_else(zeros)));
+        let mut parameters = Vec::with_capacity(sums.len());
+        let mut memories: Vec<(Device, Vec<Tensor<1>>, usize)> = Vec::new();
+        for (sum, values, device) in sums {
+            let dtype = sum.as_ref().map_or(DType::F32, Tensor::dtype);
+            if placement != Placement::Host && is_released_on(&device, values, dtype) {
+                let sum = sum.unwrap_or_else(|| Tensor::zeros([values], (&device, DType::F32)));
+                let shares = |(of, sums, total): &(Device, Vec<Tensor<1>>, usize)| {
+                    let is_small = |values| (1..=SMALL_VALUES).contains(&values);
+                    *of == device
+                        && total + values <= SHARED_VALUES
+                        && is_small(values)
+                        && sums.iter().all(|sum| is_small(sum.dims()[0]))
+                };
+                let shared = memories
+                    .iter()
+                    .position(|memory| placement == Placement::Together && shares(memory));
+                let memory = shared.unwrap_or_else(|| {
+                    memories.push((device, Vec::new(), 0));
+                    memories.len() - 1
+                });
+                let (_, sums, total) = &mut memories[memory];
+                parameters.push(Sum::Device(memory, Part { first: *total, values }));
+                sums.push(sum);
+                *total += values;
+                continue;
+            }
+            parameters.push(Sum::Host(match sum {
+                Some(sum) => read(sum, "a clipped sum").await?.convert_dtype(DType::F32),
+                None => TensorData::zeros::<f32, _>([values]),
+            }));
         }
-        Ok(Self::Host(match sum {
-            Some(sum) => read(sum, "a clipped sum").await?.convert_dtype(DType::F32),
-            None => TensorData::zeros::<f32, _>([values]),
-        }))
+        let joined = |(_, mut sums, _): (Device, Vec<Tensor<1>>, usize)| match sums.len() {
+            1 => sums.remove(0),
+            _ => Tensor::cat(sums, 0),
+        };
+        Ok(Self { parameters, memories: memories.into_iter().map(joined).collect() })
     }
 
-    /// Returns the number of values, and the device where they are released; `None` for the host.
-    pub(super) fn place(&self) -> (usize, Option<Device>) {
-        match self {
-            Self::Host(sum) => (sum.num_elements(), None),
-            Self::Device(sum) => (sum.dims()[0], Some(sum.device().inner())),
-        }
+    /// Returns the number of values of each parameter, and the device where they are released;
+    /// `None` for the host.
+    pub(super) fn places(&self) -> Vec<(usize, Option<Device>)> {
+        let place = |sum: &Sum| match sum {
+            Sum::Host(sum) => (sum.num_elements(), None),
+            Sum::Device(memory, part) => {
+                (part.values, Some(self.memories[*memory].device().inner()))
+            }
+        };
+        self.parameters.iter().map(place).collect()
     }
 }
 
@@ -58,36 +112,44 @@ fn is_released_on(device: &Device, values: usize, dtype: DType) -> bool {
 
 /// Hashes of the sums that are on a device, which the device computes until they are read.
 pub(super) struct Hashing {
-    /// `[parts, 9]`, of all sums that are not empty.
+    /// `[rows, 9]`, of all sums that are not empty.
     words: Option<Tensor<2, Int>>,
-    /// The number of values and of parts of each sum.
-    lengths: Vec<(usize, usize)>,
+    /// The positions of the parameters in the order of the rows, each with its number of rows.
+    rows: Vec<(usize, usize)>,
 }
 
 impl Hashing {
     /// Starts to hash the sums that are on a device. Without a key nothing is bound to the sums,
     /// and only the sums on devices are checked for values that are not finite.
-    pub(super) fn start(sums: &[Sum], key: Option<&ContentKey>) -> Self {
-        let (mut parts, mut values) = (Vec::new(), Vec::new());
-        if sums.iter().any(|sum| matches!(sum, Sum::Device(_))) {
-            let public = ContentKey::public();
-            let key = key.unwrap_or(&public);
-            for (position, sum) in (0u32..).zip(sums) {
-                let Sum::Device(sum) = sum else { continue };
-                values.push(sum.dims()[0]);
-                if sum.dims()[0] > 0 {
-                    parts.push((sum.clone(), ContentHash { words: key.words(position) }));
+    pub(super) fn start(sums: &Sums, key: Option<&ContentKey>) -> Self {
+        let public = ContentKey::public();
+        let key = key.unwrap_or(&public);
+        let (mut memories, mut rows) = (Vec::new(), Vec::new());
+        for (index, memory) in sums.memories.iter().enumerate() {
+            let mut parts = Vec::new();
+            for (position, sum) in sums.parameters.iter().enumerate() {
+                if let Sum::Device(of, part) = sum
+                    && *of == index
+                    && part.values > 0
+                {
+                    parts.push((*part, ContentHash { words: key.words(position as u32) }));
+                    rows.push((position, hash_units(part.values)));
                 }
             }
+            if !parts.is_empty() {
+                memories.push((memory.clone(), parts));
+            }
         }
-        let hashes = native_content_hash(parts);
-        let mut numbers = hashes.iter().map(|hash| hash.dims()[0]);
-        let mut number = |values| if values > 0 { numbers.next().unwrap_or(0) } else { 0 };
-        let lengths = values.into_iter().map(|values| (values, number(values))).collect();
-        let words = hashes.first().map(Tensor::device).map(|device| {
-            Tensor::cat(hashes.into_iter().map(|hash| hash.to_device(&device)).collect(), 0)
-        });
-        Self { words, lengths }
+        let mut hashes = native_content_hash(memories);
+        let words = match hashes.len() {
+            0 | 1 => hashes.pop(),
+            _ => {
+                let device = hashes[0].device();
+                let hashes = hashes.into_iter().map(|hash| hash.to_device(&device));
+                Some(Tensor::cat(hashes.collect(), 0))
+            }
+        };
+        Self { words, rows }
     }
 
     /// Returns the words to read for the marks, if any sum is on a device.
@@ -111,25 +173,24 @@ impl Hashing {
             Some(words) => words.try_into_vec::<i32>().map_err(unreadable)?,
             None => Vec::new(),
         };
-        let (rows, _) = words.as_chunks::<9>();
-        let is_finite = rows.iter().all(|row| row[8] == 0);
+        let (mut rest, _) = words.as_chunks::<9>();
+        if rest.len() != self.rows.iter().map(|(_, rows)| rows).sum::<usize>() {
+            return Err(DpError::device("a hash is missing"));
+        }
+        let is_finite = rest.iter().all(|row| row[8] == 0);
         let Some(key) = key else { return Ok((Vec::new(), is_finite)) };
-        let mut rows = rows.iter().map(|row| std::array::from_fn(|word| row[word].cast_unsigned()));
-        let mut on_device = self
-            .lengths
-            .into_iter()
-            .map(|(length, parts)| ContentKey::combine(length, rows.by_ref().take(parts)));
-        let marks: Result<_, DpError> = (0u32..)
-            .zip(sums)
-            .map(|(position, sum)| match sum {
-                Sum::Host(sum) => {
-                    Ok(key.mark(position, sum.as_slice::<f32>().map_err(unreadable)?))
-                }
-                Sum::Device(_) => {
-                    on_device.next().ok_or_else(|| DpError::device("a hash is missing"))
-                }
-            })
-            .collect();
+        let mut rows: Vec<&[[i32; 9]]> = vec![&[]; sums.len()];
+        for (position, count) in self.rows {
+            (rows[position], rest) = rest.split_at(count);
+        }
+        let mark = |(position, (sum, rows)): (u32, (&Sum, &[[i32; 9]]))| match sum {
+            Sum::Host(sum) => Ok(key.mark(position, sum.as_slice::<f32>().map_err(unreadable)?)),
+            Sum::Device(_, part) => {
+                let words = |row: &[i32; 9]| std::array::from_fn(|word| row[word].cast_unsigned());
+                Ok(ContentKey::combine(part.values, rows.iter().map(words)))
+            }
+        };
+        let marks: Result<_, DpError> = (0u32..).zip(sums.iter().zip(rows)).map(mark).collect();
         Ok((marks?, is_finite))
     }
 }

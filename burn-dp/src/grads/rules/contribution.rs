@@ -37,10 +37,9 @@ pub(in crate::grads) fn combine(
     if let Some(outer) = OuterProducts::concatenate(outer) {
         uses.push(Box::new(outer) as Box<dyn Rule>);
     }
-    if let [rule] = uses.as_slice()
-        && let Some(rule) = rule.regroup(group_size)
-    {
-        return rule;
+    match uses.len() {
+        1 if group_size == 1 => uses.remove(0),
+        1 if let Some(rule) = uses[0].regroup(group_size) => rule,
+        _ => Box::new(Summed { uses, group_size }),
     }
-    Box::new(Summed { uses, group_size })
 }

@@ -17,7 +17,12 @@ const FEATURES: usize = 1 << 12;
 /// factor, and so do the two layers of a gate. Backends that cannot compare memory compute it
 /// again.
 #[derive(Default)]
-pub(in crate::grads) struct Factors(Vec<Factor>);
+pub(in crate::grads) struct Factors {
+    /// Factors with several positions.
+    several: Vec<Factor>,
+    /// The last right factor with one position, and its squared norms.
+    rows: Option<(Tensor<2>, Tensor<1>)>,
+}
 
 #[derive(Clone)]
 struct Factor {
@@ -57,18 +62,25 @@ impl Factors {
 
     fn of(&mut self, values: Tensor<3>) -> Factor {
         let is_same = |factor: &Factor| is_same_memory(&factor.values, &values);
-        let factor = match self.0.iter().position(is_same) {
-            Some(index) => self.0.remove(index),
+        let factor = match self.several.iter().position(is_same) {
+            Some(index) => self.several.remove(index),
             None => Factor::new(values),
         };
         // A backend that cannot compare memory would never find a stored factor.
         if is_same_memory(&factor.values, &factor.values) {
-            if self.0.len() == Self::KEPT {
-                self.0.remove(0);
+            if self.several.len() == Self::KEPT {
+                self.several.remove(0);
             }
-            self.0.push(factor.clone());
+            self.several.push(factor.clone());
         }
         factor
+    }
+
+    /// Returns the squared norms of `rows`, rounded up, if they are the last right factor with one
+    /// position: the gradient of a bias is the gradient of the output, like that factor.
+    pub(in crate::grads) fn norms_of(&self, rows: &Tensor<2>) -> Option<Tensor<1>> {
+        let (last, norms) = self.rows.as_ref()?;
+        is_same_memory(last, rows).then(|| norms.clone())
     }
 }
 
@@ -86,10 +98,7 @@ pub(super) fn outer(a: Tensor<3>, g: Tensor<3>, factors: &mut Factors) -> Square
     let [_, positions, d] = a.dims();
     let p = g.dims()[2];
     if positions == 1 {
-        let (a, g): (Tensor<2>, Tensor<2>) = (a.squeeze_dim(1), g.squeeze_dim(1));
-        let values = norm_products(&a, &g, [d, p].map(lost_squares));
-        let values = values.unwrap_or_else(|| enlarged_norms(a) * enlarged_norms(g));
-        return SquaredNorms { values, rounding: Rounding::Relative };
+        return outer_rows(a.squeeze_dim(1), g.squeeze_dim(1), factors);
     }
     let (a, g) = (factors.of(a), factors.of(g));
     let underflow = squared_totals(a.lengths.clone()).mul_scalar(lost_squares(p))
@@ -106,6 +115,22 @@ pub(super) fn outer(a: Tensor<3>, g: Tensor<3>, factors: &mut Factors) -> Square
             roundings: a.roundings + g.roundings + roundings + 1,
         },
     }
+}
+
+/// Returns the squared norms of `aᵀ g` per example, `‖a‖²‖g‖²`, rounded up like [`outer`].
+///
+/// # Shapes
+///
+/// - a: `[batch_size, d]`
+/// - g: `[batch_size, p]`
+pub(super) fn outer_rows(a: Tensor<2>, g: Tensor<2>, factors: &mut Factors) -> SquaredNorms {
+    let lost = [a.dims()[1], g.dims()[1]].map(lost_squares);
+    let (values, norms) = norm_products(&a, &g, lost).unwrap_or_else(|| {
+        let norms = enlarged_norms(g.clone());
+        (enlarged_norms(a) * norms.clone(), norms)
+    });
+    factors.rows = Some((g, norms));
+    SquaredNorms { values, rounding: Rounding::Relative }
 }
 
 /// Returns the squared norms of `Σ_t e_{ids[t]} g_tᵀ` per example, where e_v is a unit vector,
@@ -281,9 +306,39 @@ mod tests {
             for (grad, kept) in grads.iter().zip([2, 3, 4]) {
                 let apart = norms(&input, grad, &mut Factors::default());
                 assert_eq!(norms(&input, grad, &mut shared), apart);
-                let is_flex = format!("{:?}", device.as_dispatch()).starts_with("Flex");
-                assert_eq!(shared.0.len(), if is_flex { kept } else { 0 });
-                assert!(shared.0.len() <= Factors::KEPT);
+                let compares = is_same_memory(&input, &input.clone());
+                assert_eq!(shared.several.len(), if compares { kept } else { 0 });
+                assert!(shared.several.len() <= Factors::KEPT);
+            }
+        }
+    }
+
+    #[test]
+    fn a_bias_takes_the_norms_of_the_right_factor() {
+        for device in devices() {
+            let numbers = |seed| -> Tensor<2> { numbers([4, 30], seed, &device) };
+            let (a, g, other) = (numbers(1), numbers(2), numbers(3));
+            let mut factors = Factors::default();
+            assert!(factors.norms_of(&g).is_none());
+            let products = host(outer_rows(a.clone(), g.clone(), &mut factors).values);
+            let compares = is_same_memory(&g, &g.clone());
+            let found = factors.norms_of(&g);
+            assert_eq!(found.is_some(), compares);
+            assert!(factors.norms_of(&a).is_none() && factors.norms_of(&other).is_none());
+            let exact = |rows: Tensor<2>| -> Vec<f64> {
+                host(rows)
+                    .chunks(30)
+                    .map(|row| row.iter().map(|value| value * value).sum())
+                    .collect()
+            };
+            let (of_a, of_g) = (exact(a), exact(g));
+            if let Some(found) = found {
+                for (found, exact) in host(found).into_iter().zip(&of_g) {
+                    assert!((1.0..1.0 + 1e-4).contains(&(found / exact)), "{found} {exact}");
+                }
+            }
+            for (found, (a, g)) in products.into_iter().zip(of_a.into_iter().zip(of_g)) {
+                assert!((1.0..1.0 + 1e-4).contains(&(found / (a * g))), "{found} {a} {g}");
             }
         }
     }

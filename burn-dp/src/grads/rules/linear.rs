@@ -16,6 +16,8 @@
 //! - Bu, Wang, Zha, Karypis, Differentially private optimization on large model at small cost, 2023
 //!   (the weighted sum in the same pass).
 
+use burn::tensor::Tensor;
+
 use super::outer::OuterProducts;
 use super::record::Record;
 use super::shift;
@@ -23,9 +25,17 @@ use super::shift;
 /// Lifts the record of `input @ weight + bias`.
 pub(super) fn lift(record: &mut Record) {
     let output_grad = record.output_grad::<3>();
-    shift::lift(record, &output_grad, 2);
+    if output_grad.dims()[1] != 1 {
+        shift::lift(record, &output_grad, 2);
+        if let Some(input) = record.kept() {
+            record.push_outer(OuterProducts::dense(input, output_grad));
+        }
+        return;
+    }
+    let rows: Tensor<2> = output_grad.clone().squeeze_dim(1);
+    shift::lift_rows(record, &rows);
     if let Some(input) = record.kept() {
-        record.push_outer(OuterProducts::dense(input, output_grad));
+        record.push_outer(OuterProducts::with_rows(input, output_grad, rows));
     }
 }
 

@@ -11,17 +11,33 @@ use crate::ops;
 
 /// Lifts the bias along `axis` of the output, if it is trained.
 pub(super) fn lift<const D: usize>(record: &mut Record, output_grad: &Tensor<D>, axis: usize) {
+    let dims = output_grad.dims();
+    lift_shift(record, || Shift {
+        output_grad: output_grad.clone().reshape([
+            dims[0],
+            dims[1..axis].iter().product(),
+            dims[axis],
+            dims[axis + 1..].iter().product(),
+        ]),
+        rows: None,
+    });
+}
+
+/// Lifts a bias whose gradient is the gradient of the output, `[batch_size, parameters]`, if it is
+/// trained.
+pub(super) fn lift_rows(record: &mut Record, output_grad: &Tensor<2>) {
+    let [batch_size, parameters] = output_grad.dims();
+    lift_shift(record, || Shift {
+        output_grad: output_grad.clone().reshape([batch_size, 1, parameters, 1]),
+        rows: Some(output_grad.clone()),
+    });
+}
+
+fn lift_shift(record: &mut Record, shift: impl FnOnce() -> Shift) {
     let Some(id) = record.bias() else {
         return;
     };
-    let dims = output_grad.dims();
-    let output_grad = output_grad.clone().reshape([
-        dims[0],
-        dims[1..axis].iter().product(),
-        dims[axis],
-        dims[axis + 1..].iter().product(),
-    ]);
-    record.push_to(id, Shift { output_grad });
+    record.push_to(id, shift());
 }
 
 /// A bias along one axis.
@@ -29,6 +45,8 @@ pub(super) fn lift<const D: usize>(record: &mut Record, output_grad: &Tensor<D>,
 struct Shift {
     /// `[batch_size, outer, parameters, inner]`.
     output_grad: Tensor<4>,
+    /// The gradients, if nothing has to be added: `[batch_size, parameters]`.
+    rows: Option<Tensor<2>>,
 }
 
 impl Rule for Shift {
@@ -45,7 +63,7 @@ impl Rule for Shift {
     }
 
     fn instantiate(&self) -> Tensor<2> {
-        ops::axis_sums(self.output_grad.clone())
+        self.rows.clone().unwrap_or_else(|| ops::axis_sums(self.output_grad.clone()))
     }
 
     fn kept_sum(&self, coefficients: Tensor<1>, keep: &Keep) -> Tensor<1> {
@@ -53,11 +71,14 @@ impl Rule for Shift {
     }
 
     fn restrict(&self, examples: &Restriction) -> Box<dyn Rule> {
-        Box::new(Self { output_grad: examples.apply(&self.output_grad) })
+        Box::new(match examples {
+            Restriction::All => self.clone(),
+            _ => Self { output_grad: examples.apply(&self.output_grad), rows: None },
+        })
     }
 
     fn regroup(&self, group_size: usize) -> Option<Box<dyn Rule>> {
-        Some(Box::new(Self { output_grad: regroup(&self.output_grad, group_size) }))
+        Some(Box::new(Self { output_grad: regroup(&self.output_grad, group_size), rows: None }))
     }
 }
 

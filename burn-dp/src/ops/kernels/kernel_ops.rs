@@ -31,17 +31,23 @@ pub trait KernelOps: Backend {
         unreachable!("the backend has no kernels for norms")
     }
 
-    /// Returns the products of the squared norms of two rows, each rounded up: `[rows, values]`
-    /// twice to `[rows]`. No row has more than `PART` values. Only for devices that `has_kernels`
-    /// names.
-    #[fusion(dtype = DType::F32, shape = Shape::new([left[0]]))]
+    /// Returns the products of the squared norms of two rows, each rounded up, and the squared
+    /// norms of the right one: `[rows, values]` twice to `[rows]` twice. No row has more than
+    /// `PART` values. Only for devices that `has_kernels` names.
+    #[fusion(meta = |left, _right, _left_rounded, _right_rounded| {
+        let rows = burn::backend::fusion::custom::TensorSpec::new(
+            Shape::new([left.shape[0]]),
+            DType::F32,
+        );
+        (rows.clone(), rows)
+    })]
     #[allow(unused_variables)]
     fn native_norm_products(
         left: FloatTensor<Self>,
         right: FloatTensor<Self>,
         left_rounded: RoundedUp,
         right_rounded: RoundedUp,
-    ) -> FloatTensor<Self> {
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         unreachable!("the backend has no kernels for norms")
     }
 
@@ -51,7 +57,7 @@ pub trait KernelOps: Backend {
     /// most `MAX_WIDTH` values in a row.
     ///
     /// - image, pixels: `[batch_size, channels, depth, height, width]`
-    #[fusion(dtype = DType::F32, shape = gradients_shape(image, pixels, &patches))]
+    #[fusion(dtype = DType::F32, shape = gradients_shape(image, pixels, patches))]
     #[allow(unused_variables)]
     fn native_small_convolution_gradients(
         image: FloatTensor<Self>,

@@ -7,15 +7,15 @@ use crate::ops::Patches;
 /// Number of values of a row whose squares one group of units adds.
 pub(crate) const PART: usize = 1 << 16;
 
-/// Number of units in a group. Each adds every `UNITS`-th square of a part, and the first one adds
-/// their sums.
+/// Number of units in a group. Each adds every n-th square of a part, where n is this number, and
+/// the first one adds their sums.
 pub(crate) const UNITS: usize = 64;
+
+/// Number of units in a group on a processor.
+pub(crate) const PROCESSOR_UNITS: usize = 8;
 
 /// Number of squares that a unit adds one after another.
 pub(crate) const RUN: usize = 32;
-
-/// Number of values that kernels load at once, where an axis is a multiple of it.
-pub(crate) const VECTOR: usize = 4;
 
 /// What a kernel does to a sum of squares to round it up.
 #[derive(Clone, Copy, Debug)]

@@ -22,7 +22,7 @@ pub use kernel_ops::KernelOps;
 pub use layout::{ClippingWords, RoundedUp};
 pub(crate) use layout::{DeviceClipping, DeviceGroup, DeviceParameter, single_above};
 #[cfg(feature = "cube")]
-pub(super) use layout::{PART, RUN, UNITS, VECTOR, gradients_shape, parts_shape, words};
+pub(super) use layout::{PART, PROCESSOR_UNITS, RUN, UNITS, gradients_shape, parts_shape, words};
 pub(crate) use norms::norm_products;
 pub(super) use norms::row_squared_norms;
 pub(crate) use selection::{

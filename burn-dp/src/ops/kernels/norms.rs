@@ -4,7 +4,7 @@ use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Tensor};
 
 use super::kernel_ops::KernelOps;
-use super::layout::{PART, RUN, RoundedUp, UNITS, single_above};
+use super::layout::{PART, PROCESSOR_UNITS, RUN, RoundedUp, UNITS, single_above};
 use crate::ops::{additions, has_kernels, row_sums};
 
 impl RoundedUp {
@@ -20,12 +20,16 @@ impl RoundedUp {
     }
 }
 
-/// Returns an upper bound on the roundings of a square in the kernel and in the sum of the parts.
+/// Returns an upper bound on the roundings of a square in the kernel, on any device, and in the sum
+/// of the parts.
 fn roundings(values: usize) -> usize {
-    let of_unit = values.min(PART).div_ceil(UNITS);
-    // The first value of a sum, and units without values, add to zero, which is exact.
-    let (of_run, of_runs) = (RUN.min(of_unit), of_unit.div_ceil(RUN));
-    of_run + of_runs + values.min(UNITS) - 3 + additions(values.div_ceil(PART))
+    let of_group = |units: usize| {
+        let of_unit = values.min(PART).div_ceil(units);
+        // The first value of a sum, and units without values, add to zero, which is exact.
+        let (of_run, of_runs) = (RUN.min(of_unit), of_unit.div_ceil(RUN));
+        of_run + of_runs + values.min(units) - 3
+    };
+    of_group(UNITS).max(of_group(PROCESSOR_UNITS)) + additions(values.div_ceil(PART))
 }
 
 /// Returns the squared norms of rows, rounded up, plus `added`, by a kernel of the device, if it
@@ -52,25 +56,27 @@ pub(in crate::ops) fn row_squared_norms(rows: &Tensor<2>, added: f64) -> Option<
 }
 
 /// Returns the products of the squared norms of two rows, each rounded up and enlarged by a bound
-/// on what it loses to underflow, by a kernel of the device, if it has one.
+/// on what it loses to underflow, and the ones of the right rows, by a kernel of the device, if it
+/// has one.
 ///
 /// # Shapes
 ///
 /// - left, right: `[rows, values]`, on a device without autodiff
 /// - lost: what the norms of `left` and of `right` lose
-/// - output: `[rows]`
+/// - output: `[rows]` twice
 pub(crate) fn norm_products(
     left: &Tensor<2>,
     right: &Tensor<2>,
     lost: [f64; 2],
-) -> Option<Tensor<1>> {
+) -> Option<(Tensor<1>, Tensor<1>)> {
     let values = [left.dims()[1], right.dims()[1]];
     if !is_for(&[left, right], &left.device()) || values.iter().any(|&values| values > PART) {
         return None;
     }
     let rounded = [0, 1].map(|side| RoundedUp::of_squares(values[side], lost[side]));
     let (left, right) = (left.clone().into_dispatch(), right.clone().into_dispatch());
-    Some(Tensor::from_dispatch(Dispatch::native_norm_products(left, right, rounded[0], rounded[1])))
+    let (products, of_right) = Dispatch::native_norm_products(left, right, rounded[0], rounded[1]);
+    Some((Tensor::from_dispatch(products), Tensor::from_dispatch(of_right)))
 }
 
 /// Returns whether the kernels take these tensors.
@@ -135,13 +141,16 @@ mod tests {
             for (left, right) in [(1, 1), (784, 128), (10, 3), (5_000, 65)] {
                 let (of_left, left_rows) = rows(5, left, 0.1, &device);
                 let (of_right, right_rows) = rows(5, right, 0.9, &device);
-                let products = norm_products(&left_rows, &right_rows, [0.0; 2]).unwrap();
+                let (products, norms) = norm_products(&left_rows, &right_rows, [0.0; 2]).unwrap();
                 let rows = of_left.chunks(left).zip(of_right.chunks(right));
-                for (product, (left, right)) in host(products).into_iter().zip(rows) {
+                let found = host(products).into_iter().zip(host(norms));
+                for ((product, norm), (left, right)) in found.zip(rows) {
                     let ratio = f64::from(product) / (exact(left) * exact(right));
                     assert!((1.0..1.0 + 8e-5).contains(&ratio), "{ratio}");
+                    let ratio = f64::from(norm) / exact(right);
+                    assert!((1.0..1.0 + 4e-5).contains(&ratio), "{ratio}");
                 }
-                let lost = norm_products(&left_rows, &right_rows, [1.0, 2.0]).unwrap();
+                let (lost, _) = norm_products(&left_rows, &right_rows, [1.0, 2.0]).unwrap();
                 let (left, right) = (exact(&of_left[..left]), exact(&of_right[..right]));
                 assert!(f64::from(host(lost)[0]) >= (left + 1.0) * (right + 2.0));
             }

@@ -12,6 +12,7 @@ use crate::model::{for_each_trained, tie};
 use crate::noise::{CorrelatedNoise, GaussianMechanism, NoiseAhead};
 use crate::optim::buffers::Extent;
 use crate::optim::release::{Release, signal_to_noise};
+use crate::optim::sums::Placement;
 use crate::random::Purpose;
 use crate::sampling::Draw;
 
@@ -111,8 +112,12 @@ impl PrivacyEngine {
             None => ClippedSum::empty(thresholds.clone()),
         };
         self.frozen = None;
-        let on_host = self.correlated.as_ref().is_some_and(|noise| noise.stays_on_host(dimension));
-        let bound = prepared.bind(model, sum, gradient_noise, count_noise, on_host).await?;
+        let placement = match &self.correlated {
+            Some(noise) if noise.stays_on_host(dimension) => Placement::Host,
+            Some(_) => Placement::Apart,
+            None => Placement::Together,
+        };
+        let bound = prepared.bind(model, sum, gradient_noise, count_noise, placement).await?;
         // Recorded first, so that an interrupted release is accounted for.
         let releases = self.releases.get_mut().map_err(|_| super::poisoned())?;
         if releases.record(step, &event, bound.mark()).await? {

@@ -15,8 +15,11 @@ use crate::nn::Private;
 use crate::noise::CorrelatedNoise;
 use crate::optim::release::Release;
 use crate::optim::releases::Mark;
+use crate::optim::sums::Placement;
 use crate::random::{InsecureSeed, Key, NoiseSource, Purpose};
 use crate::test_devices::devices;
+
+const PLACEMENTS: [Placement; 3] = [Placement::Host, Placement::Apart, Placement::Together];
 
 #[derive(Module, Debug)]
 struct Net {
@@ -35,17 +38,17 @@ impl Net {
 fn release(
     key: &Key,
     device: &Device,
-    on_host: bool,
+    placement: Placement,
     last: f32,
 ) -> Result<(Vec<Vec<u32>>, Mark, usize), DpError> {
     let mut source = NoiseSource::resume(key.clone(), 2);
-    release_step((&mut source, 2), device, on_host, last, None)
+    release_step((&mut source, 2), device, placement, last, None)
 }
 
 fn release_step(
     (source, step): (&mut NoiseSource, u64),
     device: &Device,
-    on_host: bool,
+    placement: Placement,
     last: f32,
     correlated: Option<&mut CorrelatedNoise>,
 ) -> Result<(Vec<Vec<u32>>, Mark, usize), DpError> {
@@ -66,7 +69,7 @@ fn release_step(
     let sum = ClippedSum::new(sums, thresholds.clone(), coefficients);
     let step = source.begin_step(Purpose::Gradient, step)?;
     let prepared = Release::new(&net, &thresholds, &noise, 8.0, 1.0)?;
-    let bound = wait(prepared.bind(&net, sum, step, None, on_host))?;
+    let bound = wait(prepared.bind(&net, sum, step, None, placement))?;
     let (mark, on_host) = (bound.mark(), bound.lengths().into_iter().sum());
     let (grads, _) = wait(bound.release(&net, None, correlated))?;
     let (grads, mut bits) = (grads.unwrap(), Vec::new());
@@ -81,18 +84,19 @@ fn release_step(
 #[test]
 fn a_release_has_the_same_bits_on_every_device() {
     for key in [Key::from_os().unwrap(), InsecureSeed(4).into()] {
-        let (expected, mark, lengths) = release(&key, &Device::flex(), false, 0.5).unwrap();
+        let (expected, mark, lengths) =
+            release(&key, &Device::flex(), Placement::Together, 0.5).unwrap();
         assert_eq!(lengths, 40 * 60 + 60 + 60 * 3 + 3, "the host releases");
         for device in devices() {
             let on_device = crate::ops::has_release(&device);
-            for on_host in [false, true] {
-                let found = release(&key, &device, on_host, 0.5).unwrap();
+            for placement in PLACEMENTS {
+                let found = release(&key, &device, placement, 0.5).unwrap();
                 assert_eq!(found.0, expected, "{device:?}");
                 assert_eq!(found.1, mark, "{device:?}");
-                assert_eq!(found.2 == 0, on_device && !on_host);
+                assert_eq!(found.2 == 0, on_device && placement != Placement::Host);
             }
             // One bit of a sum changes the noise of a secret key everywhere.
-            let other = release(&key, &device, false, 0.5f32.next_up()).unwrap();
+            let other = release(&key, &device, Placement::Together, 0.5f32.next_up()).unwrap();
             assert_ne!(other.1, mark);
             let differing = other.0[3].iter().zip(&expected[3]).filter(|(a, b)| a != b).count();
             assert_eq!(differing == 3, key.is_secure(), "{device:?}");
@@ -105,8 +109,10 @@ fn sums_that_are_not_finite_are_refused_on_every_device() {
     let key = Key::from_os().unwrap();
     for device in devices() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            let error = release(&key, &device, false, bad).unwrap_err();
-            assert!(matches!(error, DpError::NotFinite { what: "sums" }), "{error}");
+            for placement in PLACEMENTS {
+                let error = release(&key, &device, placement, bad).unwrap_err();
+                assert!(matches!(error, DpError::NotFinite { what: "sums" }), "{error}");
+            }
         }
     }
 }
@@ -118,23 +124,23 @@ fn correlated_noise_has_the_same_bits_on_every_device() {
         Strategy::banded_toeplitz(6, &[1.0, 0.5, 0.2]).unwrap(),
         Strategy::buffered(6, &[0.9, 0.5], &[0.2, 0.1]).unwrap(),
     ] {
-        let run = |device: &Device, on_host: bool| -> Vec<_> {
+        let run = |device: &Device, placement: Placement| -> Vec<_> {
             let mut source = NoiseSource::resume(key.clone(), 0);
             let mut noise = CorrelatedNoise::new(&strategy, usize::MAX);
             let mut step = |step: u64| {
                 // The third sum is not finite. Its noise still enters the noise of later steps.
                 let last = if step == 2 { f32::INFINITY } else { 0.1 * step as f32 };
                 let noise = Some(&mut noise);
-                release_step((&mut source, step), device, on_host, last, noise).ok()
+                release_step((&mut source, step), device, placement, last, noise).ok()
             };
             (0..5).map(|number| step(number).map(|(bits, mark, _)| (bits, mark))).collect()
         };
-        let expected = run(&Device::flex(), false);
+        let expected = run(&Device::flex(), Placement::Together);
         let is_released: Vec<bool> = expected.iter().map(Option::is_some).collect();
         assert_eq!(is_released, [true, true, false, true, true]);
         for device in devices() {
-            for on_host in [false, true] {
-                assert!(run(&device, on_host) == expected, "{device:?} {strategy}");
+            for placement in PLACEMENTS {
+                assert!(run(&device, placement) == expected, "{device:?} {strategy}");
             }
         }
     }

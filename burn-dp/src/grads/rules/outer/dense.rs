@@ -12,15 +12,22 @@ pub(super) struct Dense {
     pub(super) left: Tensor<3>,
     /// `[batch_size, positions, columns]`.
     pub(super) right: Tensor<3>,
+    /// The right factor if it has one position, as the gradient of a bias has it: `[batch_size,
+    /// columns]`.
+    pub(super) right_rows: Option<Tensor<2>>,
 }
 
 impl Dense {
+    pub(super) fn new(left: Tensor<3>, right: Tensor<3>) -> Self {
+        Self { left, right, right_rows: None }
+    }
+
     pub(super) fn concatenate(mut uses: Vec<Self>) -> Option<Self> {
         if uses.len() < 2 {
             return uses.pop();
         }
         let (left, right) = uses.into_iter().map(|part| (part.left, part.right)).unzip();
-        Some(Self { left: Tensor::cat(left, 1), right: Tensor::cat(right, 1) })
+        Some(Self::new(Tensor::cat(left, 1), Tensor::cat(right, 1)))
     }
 
     pub(super) fn kept_values(&self) -> usize {
@@ -36,7 +43,12 @@ impl Dense {
     }
 
     pub(super) fn ghost_norms(&self, factors: &mut Factors) -> SquaredNorms {
-        ghost::outer(self.left.clone(), self.right.clone(), factors)
+        match &self.right_rows {
+            Some(rows) => {
+                ghost::outer_rows(self.left.clone().squeeze_dim(1), rows.clone(), factors)
+            }
+            None => ghost::outer(self.left.clone(), self.right.clone(), factors),
+        }
     }
 
     /// Returns bounds on the norms of the outer products: `[batch_size, positions]`.
@@ -64,10 +76,13 @@ impl Dense {
     }
 
     pub(super) fn restrict(&self, examples: &Restriction) -> Self {
-        Self { left: examples.apply(&self.left), right: examples.apply_scaled(&self.right) }
+        match examples {
+            Restriction::All => self.clone(),
+            _ => Self::new(examples.apply(&self.left), examples.apply_scaled(&self.right)),
+        }
     }
 
     pub(super) fn regroup(&self, group_size: usize) -> Self {
-        Self { left: regrouped(&self.left, group_size), right: regrouped(&self.right, group_size) }
+        Self::new(regrouped(&self.left, group_size), regrouped(&self.right, group_size))
     }
 }

@@ -34,7 +34,21 @@ impl OuterProducts {
     /// - right: `[batch_size, positions, columns]`
     pub(in crate::grads) fn dense(left: Tensor<3>, right: Tensor<3>) -> Self {
         let weight = [left.dims()[2], right.dims()[2]];
-        Self { weight, dense: Some(Dense { left, right }), indexed: None }
+        Self { weight, dense: Some(Dense::new(left, right)), indexed: None }
+    }
+
+    /// Represents `leftᵀ right` with one position, whose right factor is also the gradient of a
+    /// bias: its norms are computed once.
+    ///
+    /// # Shapes
+    ///
+    /// - left: `[batch_size, 1, rows]`
+    /// - right: `[batch_size, 1, columns]`
+    /// - right_rows: the same, `[batch_size, columns]`
+    pub(super) fn with_rows(left: Tensor<3>, right: Tensor<3>, right_rows: Tensor<2>) -> Self {
+        let mut outer = Self::dense(left, right);
+        outer.dense.iter_mut().for_each(|dense| dense.right_rows = Some(right_rows.clone()));
+        outer
     }
 
     /// Represents `Σ_t e_{ids[t]} right_tᵀ`, where e_v is a unit vector of length `rows`.
@@ -177,7 +191,7 @@ impl Rule for OuterProducts {
     }
 
     fn kept_sum(&self, coefficients: Tensor<1>, keep: &Keep) -> Tensor<1> {
-        if let Self { weight, dense: Some(Dense { left, right }), indexed: None } = self
+        if let Self { weight, dense: Some(Dense { left, right, .. }), indexed: None } = self
             && let Some(sum) = selected_outer_products(left, right, &coefficients)
         {
             return sum.reshape([weight[0] * weight[1]]);

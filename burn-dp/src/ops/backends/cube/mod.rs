@@ -4,8 +4,8 @@
 //! The release computes in 32-bit integers what the host computes in 64-bit integers, with the same
 //! bits.
 
-// The macros of CubeCL create their own modules and have no rotation.
-#![allow(unreachable_pub, missing_docs, clippy::manual_rotate)]
+// The macros of CubeCL create their own modules, and have neither rotations nor enumerations.
+#![allow(unreachable_pub, missing_docs, clippy::manual_rotate, clippy::needless_range_loop)]
 
 mod coefficients;
 mod content;
@@ -27,14 +27,13 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::{DType, Shape};
 use burn_cubecl::cubecl::prelude::{CubeCount, CubeDim};
 use burn_cubecl::cubecl::{calculate_cube_count_elemwise, client::Client};
-use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::kernel::{into_contiguous, slice};
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeDevice};
 
-use crate::ops::kernels::UNITS;
-use crate::ops::release_ops::hash_shape;
-use crate::ops::{CorrelatedKeyedNoise, PlacedNoise, ReleaseOps};
+use crate::ops::release_ops::{GROUP_BLOCKS, GROUP_VALUES};
+use crate::ops::{CorrelatedKeyedNoise, PlacedHashes, PlacedNoise, ReleaseOps};
 use crate::random::CONTENT_BLOCK;
 
 /// Returns the grid and the size of its groups for this number of units.
@@ -43,10 +42,10 @@ fn grid(client: &Client, units: usize) -> (CubeCount, CubeDim) {
     (calculate_cube_count_elemwise(client, units, cube), cube)
 }
 
-/// Returns the grid for this number of groups of `UNITS` units.
-fn grid_of_groups(client: &Client, groups: usize) -> (CubeCount, CubeDim) {
-    let cube = CubeDim::new_1d(UNITS as u32);
-    (calculate_cube_count_elemwise(client, groups * UNITS, cube), cube)
+/// Returns whether a device is a processor: its planes are as short as a vector of one. There,
+/// loads cost more than registers, and a barrier costs more than the work of many units.
+fn is_processor(client: &Client) -> bool {
+    client.properties().hardware.plane_size_max <= 8
 }
 
 impl ReleaseOps for CubeBackend {
@@ -57,16 +56,11 @@ impl ReleaseOps for CubeBackend {
     ) -> FloatTensor<Self> {
         let sums = bits_of(sums);
         let (client, device) = (sums.client.clone(), sums.device.clone());
-        let shape = sums.meta.shape().clone();
-        let values = shape.num_elements();
+        let shape = Shape::new([noise.values]);
         let released =
             empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::F32);
-        if values == 0 {
-            return released;
-        }
         let table = table(&client, &device, noise.table);
-        let units = values.div_ceil(release::GROUP_VALUES) * 16;
-        let (cubes, cube) = grid(&client, units);
+        let (cubes, cube) = grid(&client, noise.blocks);
         release::release_values::launch(
             &client,
             cubes,
@@ -75,10 +69,24 @@ impl ReleaseOps for CubeBackend {
             words_of(words).into_buffer_arg(),
             table.into_buffer_arg(),
             released.clone().into_buffer_arg(),
-            values,
+            noise.blocks,
+            noise.parts,
             noise.place,
         );
         released
+    }
+
+    fn native_part(values: FloatTensor<Self>, first: usize, count: usize) -> FloatTensor<Self> {
+        let values = into_contiguous(values);
+        let (size, length) = (values.dtype.size(), values.meta.shape()[0]);
+        let offset = (first * size) as u64;
+        if !offset.is_multiple_of(values.client.properties().memory.alignment) {
+            return slice(values, std::slice::from_ref(&(first..first + count)));
+        }
+        let rest = ((length - first - count) * size) as u64;
+        let handle = values.handle.offset_start(offset).offset_end(rest);
+        let shape = Shape::new([count]);
+        CubeTensor::new_contiguous(values.client, values.device, shape, handle, values.dtype)
     }
 
     fn native_correlated_release(
@@ -90,7 +98,7 @@ impl ReleaseOps for CubeBackend {
         let (client, device) = (sums.client.clone(), sums.device.clone());
         let shape = sums.meta.shape().clone();
         let count = shape.num_elements();
-        let blocks = count.div_ceil(release::GROUP_VALUES) * 16;
+        let blocks = count.div_ceil(GROUP_VALUES) * GROUP_BLOCKS;
         let released =
             empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::F32);
         if blocks == 0 {
@@ -128,21 +136,16 @@ impl ReleaseOps for CubeBackend {
     fn native_content_hash(
         values: FloatTensor<Self>,
         words: IntTensor<Self>,
-        place: usize,
+        hashes: PlacedHashes,
     ) -> IntTensor<Self> {
         let values = bits_of(values);
         let (client, device) = (values.client.clone(), values.device.clone());
-        let count = values.meta.shape().num_elements();
-        let shape = hash_shape(values.meta.shape());
-        let units = shape[0];
+        let shape = Shape::new([hashes.units, 9]);
         let results =
             empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::I32);
-        if units == 0 {
-            return results;
-        }
         let mut found = results.clone();
         found.dtype = DType::U32;
-        let (cubes, cube) = grid(&client, units);
+        let (cubes, cube) = grid(&client, hashes.units);
         content::content_hash::launch(
             &client,
             cubes,
@@ -150,10 +153,11 @@ impl ReleaseOps for CubeBackend {
             values.into_buffer_arg(),
             words_of(words).into_buffer_arg(),
             found.into_buffer_arg(),
-            count,
             CONTENT_BLOCK / 2,
-            units,
-            place,
+            hashes.units,
+            hashes.parts,
+            hashes.place,
+            hashes.words,
         );
         results
     }
@@ -293,26 +297,5 @@ pub(crate) fn double_operations(pairs: &[(u64, u64)]) -> Vec<[u64; 4]> {
     let bytes = client.read_one_unchecked(results.handle);
     let words: Vec<u64> =
         bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
-    words.as_chunks().0.to_vec()
-}
-
-/// Returns the hash of the first `count` values, on the default device, where the others follow in
-/// the same memory.
-#[cfg(test)]
-pub(crate) fn hash_in_longer_memory(
-    values: &[f32],
-    count: usize,
-    hash: crate::ops::ContentHash,
-) -> Vec<[u32; 9]> {
-    let device = CubeDevice::default();
-    let client = device.client();
-    let memory = client.create_from_slice(bytemuck::cast_slice(values));
-    let values =
-        CubeTensor::new_contiguous(client.clone(), device, Shape::new([count]), memory, DType::F32);
-    let words = integers(upload(&client, &values.device, &hash.words));
-    let results = CubeBackend::native_content_hash(values, words, 0);
-    let bytes = client.read_one_unchecked(results.handle);
-    let words: Vec<u32> =
-        bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
     words.as_chunks().0.to_vec()
 }

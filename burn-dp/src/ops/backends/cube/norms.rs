@@ -1,9 +1,16 @@
 //! Squared norms of rows: one group of units for each part of a row.
 
 use burn_cubecl::cubecl;
+use cubecl::client::Client;
 use cubecl::prelude::*;
 
-use crate::ops::kernels::{PART, RUN, UNITS};
+use super::is_processor;
+use crate::ops::kernels::{PART, PROCESSOR_UNITS, RUN, UNITS};
+
+/// Returns the number of units in a group.
+pub(super) fn units(client: &Client) -> usize {
+    if is_processor(client) { PROCESSOR_UNITS } else { UNITS }
+}
 
 /// Returns the sum of the squares of part `part` of row `row`, in the first unit.
 #[cube]
@@ -13,6 +20,7 @@ fn sum_of_squares(
     row: usize,
     part: usize,
     values: usize,
+    #[comptime] units: usize,
 ) -> f32 {
     let unit = UNIT_POS as usize;
     let first = part * PART;
@@ -21,11 +29,11 @@ fn sum_of_squares(
     let mut position = first + unit;
     while position < end {
         let mut run = 0.0f32;
-        let stop = min(position + RUN * UNITS, end);
+        let stop = min(position + RUN * units, end);
         while position < stop {
             let value = rows[row * values + position];
             run += value * value;
-            position += UNITS;
+            position += units;
         }
         sum += run;
     }
@@ -33,7 +41,7 @@ fn sum_of_squares(
     sync_cube();
     let mut total = 0.0f32;
     if unit == 0 {
-        for other in 0..UNITS {
+        for other in 0..units {
             total += shared[other];
         }
     }
@@ -50,23 +58,26 @@ pub fn part_norms(
     groups: usize,
     factor: f32,
     added: f32,
+    #[comptime] units: usize,
 ) {
     let group = CUBE_POS;
-    let mut shared = Shared::<[f32]>::new_slice(UNITS);
+    let mut shared = Shared::<[f32]>::new_slice(units);
     // A group after the last one reads the last part again.
     let index = min(group, groups - 1);
-    let total = sum_of_squares(rows, &mut shared, index / parts, index % parts, values);
+    let total = sum_of_squares(rows, &mut shared, index / parts, index % parts, values, units);
     if group < groups && UNIT_POS == 0 {
         norms[group] = total * factor + added;
     }
 }
 
-/// Computes the products of the sums of squares of two rows, each `factor` times, plus `added`.
+/// Computes the sums of squares of right rows, `factor` times, plus `added`, and their products
+/// with the ones of left rows.
 #[cube(launch)]
 pub fn norm_products(
     left: &[f32],
     right: &[f32],
-    norms: &mut [f32],
+    products: &mut [f32],
+    right_norms: &mut [f32],
     left_values: usize,
     right_values: usize,
     groups: usize,
@@ -74,14 +85,17 @@ pub fn norm_products(
     left_added: f32,
     right_factor: f32,
     right_added: f32,
+    #[comptime] units: usize,
 ) {
     let group = CUBE_POS;
-    let mut of_left = Shared::<[f32]>::new_slice(UNITS);
-    let mut of_right = Shared::<[f32]>::new_slice(UNITS);
+    let mut of_left = Shared::<[f32]>::new_slice(units);
+    let mut of_right = Shared::<[f32]>::new_slice(units);
     let row = min(group, groups - 1);
-    let left = sum_of_squares(left, &mut of_left, row, 0, left_values);
-    let right = sum_of_squares(right, &mut of_right, row, 0, right_values);
+    let left = sum_of_squares(left, &mut of_left, row, 0, left_values, units);
+    let right = sum_of_squares(right, &mut of_right, row, 0, right_values, units);
     if group < groups && UNIT_POS == 0 {
-        norms[group] = (left * left_factor + left_added) * (right * right_factor + right_added);
+        let right = right * right_factor + right_added;
+        right_norms[group] = right;
+        products[group] = (left * left_factor + left_added) * right;
     }
 }

@@ -4,15 +4,20 @@ use burn::backend::tensor::FloatTensor;
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::cubecl::prelude::{CubeCount, CubeDim};
+use burn_cubecl::cubecl::{calculate_cube_count_elemwise, client::Client};
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{
-    bits_of, coefficients, convolution, grid, grid_of_groups, norms, outer_products, public, upload,
-};
-use crate::ops::kernels::{UNITS, VECTOR, gradients_shape, parts_shape};
+use super::{bits_of, coefficients, convolution, grid, norms, outer_products, public, upload};
+use crate::ops::kernels::{UNITS, gradients_shape, parts_shape};
 use crate::ops::{ClippingWords, KernelOps, Patches, RoundedUp};
+
+/// Returns the grid for this number of groups of `units` units.
+fn grid_of_groups(client: &Client, groups: usize, units: usize) -> (CubeCount, CubeDim) {
+    let cube = CubeDim::new_1d(units as u32);
+    (calculate_cube_count_elemwise(client, groups * units, cube), cube)
+}
 
 impl KernelOps for CubeBackend {
     fn native_part_norms(rows: FloatTensor<Self>, rounded: RoundedUp) -> FloatTensor<Self> {
@@ -22,7 +27,8 @@ impl KernelOps for CubeBackend {
         let shape = parts_shape(rows.meta.shape());
         let (parts, groups) = (shape[1], shape.num_elements());
         let norms = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
-        let (cubes, cube) = grid_of_groups(&client, groups);
+        let units = norms::units(&client);
+        let (cubes, cube) = grid_of_groups(&client, groups, units);
         norms::part_norms::launch(
             &client,
             cubes,
@@ -34,6 +40,7 @@ impl KernelOps for CubeBackend {
             groups,
             rounded.factor,
             rounded.added,
+            units,
         );
         norms
     }
@@ -43,21 +50,25 @@ impl KernelOps for CubeBackend {
         right: FloatTensor<Self>,
         left_rounded: RoundedUp,
         right_rounded: RoundedUp,
-    ) -> FloatTensor<Self> {
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (left, right) = (into_contiguous(left), into_contiguous(right));
         let (client, device) = (left.client.clone(), left.device.clone());
         let groups = left.meta.shape()[0];
         let values = [&left, &right].map(|side| side.meta.shape()[1]);
-        let shape = Shape::new([groups]);
-        let norms = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
-        let (cubes, cube) = grid_of_groups(&client, groups);
+        let [products, right_norms] = [(); 2].map(|()| {
+            let shape = Shape::new([groups]);
+            empty_device_contiguous_dtype(client.clone(), device.clone(), shape, DType::F32)
+        });
+        let units = norms::units(&client);
+        let (cubes, cube) = grid_of_groups(&client, groups, units);
         norms::norm_products::launch(
             &client,
             cubes,
             cube,
             left.into_buffer_arg(),
             right.into_buffer_arg(),
-            norms.clone().into_buffer_arg(),
+            products.clone().into_buffer_arg(),
+            right_norms.clone().into_buffer_arg(),
             values[0],
             values[1],
             groups,
@@ -65,8 +76,9 @@ impl KernelOps for CubeBackend {
             left_rounded.added,
             right_rounded.factor,
             right_rounded.added,
+            units,
         );
-        norms
+        (products, right_norms)
     }
 
     fn native_small_convolution_gradients(
@@ -138,30 +150,8 @@ impl KernelOps for CubeBackend {
         right: FloatTensor<Self>,
         coefficients: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let (left, right) = (into_contiguous(left), into_contiguous(right));
-        let coefficients = bits_of(coefficients);
-        let (client, device) = (left.client.clone(), left.device.clone());
-        let [examples, positions, height] = [0, 1, 2].map(|axis| left.meta.shape()[axis]);
-        let width = right.meta.shape()[2];
-        let shape = Shape::new([height, width]);
-        let sums = empty_device_contiguous_dtype(client.clone(), device, shape, DType::F32);
-        let vectors = [height, width].map(|values| values / VECTOR);
-        let groups =
-            [vectors[1].div_ceil(outer_products::UNITS), height.div_ceil(outer_products::ROWS)];
-        outer_products::selected_outer_products::launch(
-            &client,
-            CubeCount::Static(groups[0] as u32, groups[1] as u32, 1),
-            CubeDim::new_1d(outer_products::UNITS as u32),
-            left.into_buffer_arg(),
-            right.into_buffer_arg(),
-            coefficients.into_buffer_arg(),
-            sums.clone().into_buffer_arg(),
-            examples,
-            positions,
-            vectors[0],
-            vectors[1],
-        );
-        sums
+        let tile_size = outer_products::tile_size(&left.client);
+        outer_products::launch(left, right, coefficients, tile_size)
     }
 
     fn native_selected(

@@ -6,15 +6,15 @@ use cubecl::prelude::*;
 use super::keystream::{KEY_WORDS, block};
 use super::normal::normal;
 use super::wide::{Wide, add, copy, leading_zeros, negate_if, product, shift_left, shift_right};
+use crate::ops::release_ops::{GROUP_BLOCKS, GROUP_VALUES, PART_WORDS};
 
 /// Places of the words of a mechanism, after the ten of the stream.
 pub(super) const RECIPROCAL: usize = 10;
 pub(super) const EXPONENT: usize = 11;
 pub(super) const FACTOR: usize = 12;
 
-/// Number of values in one group of blocks on the host: value `16 word + block` of a group comes
-/// from 64-bit word `word` of block `block`.
-pub(super) const GROUP_VALUES: usize = 128;
+/// Number of words of a mechanism.
+const MECHANISM_WORDS: usize = 13;
 
 /// The grid of a mechanism: three of its words.
 #[derive(CubeType)]
@@ -35,32 +35,68 @@ pub(super) fn grid(mechanism: &[u32], place: usize) -> Grid {
     }
 }
 
-/// Replaces `count` sums, given as the bits of floats, with noisy values. One unit computes the
-/// eight values of a block.
+/// Returns the place of the words of the part that a unit works on: the last one whose first word,
+/// the number of its first unit, is not larger.
 ///
-/// - mechanism: the words of the mechanism begin at `place`
+/// - words: the words of the parts begin at `place`, `stride` words for each
+#[cube]
+pub(super) fn place_of_part(
+    words: &[u32],
+    place: usize,
+    parts: usize,
+    stride: usize,
+    unit: usize,
+) -> usize {
+    let mut part = 0usize.runtime();
+    let mut end = parts;
+    while end - part > 1 {
+        let middle = (part + end) / 2;
+        if usize::cast_from(words[place + middle * stride]) <= unit {
+            part = middle;
+        } else {
+            end = middle;
+        }
+    }
+    place + part * stride
+}
+
+/// Computes the noisy values of the parts of sums, which are given as the bits of floats. One unit
+/// computes the eight values of a block.
+///
+/// - words: the words of the parts begin at `place`: the first block, the first value in the sums
+///   and in the result, the number of values, and the words of the mechanism
+/// - blocks: the number of blocks of all parts
 #[cube(launch)]
 pub fn release_values(
     sums: &[u32],
-    mechanism: &[u32],
+    words: &[u32],
     table: &[u32],
     released: &mut [f32],
-    count: usize,
+    blocks: usize,
+    parts: usize,
     place: usize,
 ) {
-    let index = ABSOLUTE_POS;
-    let first = (index / 16) * 128 + index % 16;
-    if first < count {
-        let words = block(mechanism, place, place + KEY_WORDS, u32::cast_from(index));
-        let grid = grid(mechanism, place);
-        for value in 0..8usize {
-            let position = first + 16 * value;
-            if position < count {
-                let (low, high) = (words[2 * value], words[2 * value + 1]);
-                let next = value ^ 1;
-                let other = Wide { low: words[2 * next], high: words[2 * next + 1] };
-                let noise = normal(Wide { low, high }, other, table);
-                released[position] = noisy(sums[position], noise, &grid);
+    let unit = ABSOLUTE_POS;
+    if unit < blocks {
+        let part = place_of_part(words, place, parts, PART_WORDS + MECHANISM_WORDS, unit);
+        let index = unit - usize::cast_from(words[part]);
+        let from = usize::cast_from(words[part + 1]);
+        let to = usize::cast_from(words[part + 2]);
+        let count = usize::cast_from(words[part + 3]);
+        let mechanism = part + PART_WORDS;
+        let first = (index / GROUP_BLOCKS) * GROUP_VALUES + index % GROUP_BLOCKS;
+        if first < count {
+            let drawn = block(words, mechanism, mechanism + KEY_WORDS, u32::cast_from(index));
+            let grid = grid(words, mechanism);
+            for value in 0..8usize {
+                let position = first + GROUP_BLOCKS * value;
+                if position < count {
+                    let (low, high) = (drawn[2 * value], drawn[2 * value + 1]);
+                    let next = value ^ 1;
+                    let other = Wide { low: drawn[2 * next], high: drawn[2 * next + 1] };
+                    let noise = normal(Wide { low, high }, other, table);
+                    released[to + position] = noisy(sums[from + position], noise, &grid);
+                }
             }
         }
     }
