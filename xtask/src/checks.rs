@@ -6,9 +6,7 @@ use crate::announcement::Announcement;
 use crate::backend::Backend;
 use crate::process::Process;
 use crate::step::Step;
-use crate::workspace::{
-    self, EXAMPLES, FULL, FULL_PARTS, LIBRARY, PUBLISHED, REMOTE, REMOTE_PART, TESTED, TRAIN,
-};
+use crate::workspace::{self, EXAMPLES, FULL, FULL_PARTS, PUBLISHED, TESTED, TRAIN};
 
 /// The folder of the type check of the fuzz targets, in the target folder.
 const FUZZ: &str = "fuzz/debug";
@@ -70,22 +68,17 @@ pub(crate) fn package(verify: bool) -> Process {
     }
 }
 
-/// Returns the type check of everything with one more backend, and of the tests of remote devices.
+/// Returns the type check of everything with one more backend, by Clippy, with warnings as errors.
 pub(crate) fn type_check(backend: Backend) -> Process {
-    let process = packages(Process::cargo().args(["check", "--all-targets"]), &TESTED);
-    let parts: Vec<_> =
-        FULL_PARTS.into_iter().chain([REMOTE_PART]).chain(backend.feature()).collect();
+    let process = packages(Process::cargo().args(["clippy", "--all-targets"]), &TESTED);
+    let parts: Vec<_> = FULL_PARTS.into_iter().chain(backend.feature()).collect();
     let process = process.builds(Announcement::new("the type check", &parts));
-    match backend.feature() {
+    let process = match backend.feature() {
         Some(feature) => without_native_libraries(process)
-            .args(["--features".into(), format!("{FULL},{},{EXAMPLES}/{feature}", remote())]),
+            .args(["--features".into(), format!("{FULL},{EXAMPLES}/{feature}")]),
         None => process,
-    }
-}
-
-/// Returns the features of remote devices for a command with several packages.
-fn remote() -> String {
-    REMOTE.map(|feature| format!("{LIBRARY}/{feature}")).join(",")
+    };
+    process.args(["--", "-D", "warnings"])
 }
 
 /// Skips what only linking needs: with CUDA, CubeCL downloads LLVM unless docs.rs builds it.
@@ -164,7 +157,7 @@ mod tests {
         for process in builds {
             assert!(process.announced().is_some(), "{process}");
         }
-        let wgpu: Vec<_> = FULL_PARTS.into_iter().chain([REMOTE_PART, "wgpu"]).collect();
+        let wgpu: Vec<_> = FULL_PARTS.into_iter().chain(["wgpu"]).collect();
         let expected = Announcement::new("the type check", &wgpu);
         assert_eq!(type_check(Backend::Wgpu).announced(), Some(&expected));
         assert_eq!(package(false).announced(), None);
@@ -181,10 +174,9 @@ mod tests {
     #[test]
     fn a_type_check_names_the_feature_of_its_backend() {
         let text = type_check(Backend::Wgpu).to_string();
-        let remote = "burn-dp/remote-websocket,burn-dp/remote-server";
-        let features = format!("{FULL},{remote},burn-dp-examples/wgpu");
-        assert!(text.ends_with(&format!("--features {features}")), "{text}");
+        let features = format!("{FULL},burn-dp-examples/wgpu");
+        assert!(text.ends_with(&format!("--features {features} -- -D warnings")), "{text}");
         assert!(!type_check(Backend::Flex).to_string().contains("--features"));
-        assert!(type_check(Backend::Cuda).to_string().starts_with("DOCS_RS=1 cargo check"));
+        assert!(type_check(Backend::Cuda).to_string().starts_with("DOCS_RS=1 cargo clippy"));
     }
 }

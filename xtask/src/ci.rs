@@ -15,7 +15,7 @@ use crate::web;
 /// oracle tests of all primitives, the release by kernels, whole steps, and the sensitivity of one
 /// policy. The tests of recurrent layers, of transformers, and of the sensitivity of all policies
 /// take a minute or more each; `cargo xtask test --backend wgpu` runs them too.
-const WGPU_TESTS: [&str; 21] = [
+const WGPU_TESTS: [&str; 22] = [
     "ops::row_norms",
     "ops::row_sums",
     "rules::linear",
@@ -30,6 +30,7 @@ const WGPU_TESTS: [&str; 21] = [
     "tests::frozen",
     "every_option_of_cross_attention",
     "ops::kernels",
+    "backends::cube",
     "thresholds::on_device",
     "noise::on_device",
     "noise::correlated_on_device",

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::announcement::Announcement;
 use crate::process::Process;
-use crate::workspace::{LIBRARY, REMOTE, REMOTE_PART};
+use crate::workspace::{FULL, FULL_PARTS, TESTED};
 
 /// The variable that makes it an error if network namespaces cannot be made.
 const NAMESPACES: &str = "BURN_DP_TEST_NAMESPACES";
@@ -14,7 +14,8 @@ const NO_NAMESPACES: &str = "no network namespaces can be made here, so the test
      their own do nothing; they need Linux, `ip` (Debian's package iproute2) and root";
 
 /// Returns the tests: servers in processes of their own on the loopback interface, and in network
-/// namespaces where they can be made.
+/// namespaces where they can be made. They are among the tests of `cargo xtask test` and have its
+/// build.
 pub(crate) fn tests(nextest: bool) -> Process {
     with_namespaces(process(nextest))
 }
@@ -30,11 +31,13 @@ fn with_namespaces(process: Process) -> Process {
 
 fn process(nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
-    let features = format!("train,{}", REMOTE.join(","));
-    Process::cargo()
-        .args(runner.iter().copied())
-        .args(["-p", LIBRARY, "--features", &features, "--test", "remote", "--no-fail-fast"])
-        .builds(Announcement::new("the remote backend", &[REMOTE_PART]))
+    let mut process = Process::cargo().args(runner.iter().copied());
+    for package in TESTED {
+        process = process.args(["-p", package]);
+    }
+    process
+        .args(["--features", FULL, "-p", "xtask", "--test", "remote", "--no-fail-fast"])
+        .builds(Announcement::new("the tests", &FULL_PARTS))
 }
 
 /// Makes a network namespace and removes it again.
@@ -50,12 +53,16 @@ fn can_make_namespaces() -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::test;
 
     #[test]
-    fn the_tests_of_servers_are_built_with_their_features_alone() {
-        let expected = "cargo nextest run -p burn-dp --features \
-             train,remote-websocket,remote-server --test remote --no-fail-fast";
+    fn the_tests_of_servers_share_the_build_of_all_tests() {
+        let all = test::processes(None, &[], true).remove(0).to_string();
+        let packages = all.strip_prefix("cargo nextest run --no-fail-fast ").unwrap();
+        let expected = format!("cargo nextest run {packages} --test remote --no-fail-fast");
         assert_eq!(process(true).to_string(), expected);
         assert_eq!(process(false).to_string(), expected.replace("nextest run", "test"));
     }

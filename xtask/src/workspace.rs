@@ -30,12 +30,6 @@ pub(crate) const EXAMPLES: &str = "burn-dp-examples";
 /// The features with everything that runs on a CPU, which tests, Clippy and the documentation use.
 pub(crate) const FULL: &str = "burn-dp-examples/full,burn-dp-bench/full,burn-dp-models/full";
 
-/// The features of the library for remote devices.
-pub(crate) const REMOTE: [&str; 2] = ["remote-websocket", REMOTE_PART];
-
-/// The part of the build that remote devices need.
-pub(crate) const REMOTE_PART: &str = "remote-server";
-
 /// The features of the soak, whose package does not depend on the models.
 pub(crate) const SOAK_FULL: &str = "burn-dp-examples/full,burn-dp-bench/full";
 
@@ -117,7 +111,8 @@ pub(crate) const PARTS: [Part; 8] = [
 ];
 
 /// The features of `full`, as far as they add crates.
-pub(crate) const FULL_PARTS: [&str; 4] = ["ndarray", "train", "finetune", "images"];
+pub(crate) const FULL_PARTS: [&str; 5] =
+    ["ndarray", "train", "finetune", "images", "remote-server"];
 
 /// The crates that the accountant's command line compiles, and the minutes that it takes.
 pub(crate) const ACCOUNTANT_PART: Part =
