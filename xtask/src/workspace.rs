@@ -107,7 +107,7 @@ pub(crate) const PARTS: [Part; 8] = [
     Part { feature: "images", witness: "image", crates: 10, minutes: 1 },
     Part { feature: "train", witness: "burn-train", crates: 25, minutes: 1 },
     Part { feature: "finetune", witness: "tokenizers", crates: 40, minutes: 1 },
-    Part { feature: "remote-server", witness: "burn-remote", crates: 175, minutes: 5 },
+    Part { feature: "remote-server", witness: "burn-remote", crates: 175, minutes: 3 },
 ];
 
 /// The features of `full`, as far as they add crates.
