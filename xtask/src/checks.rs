@@ -26,27 +26,26 @@ pub(crate) fn lint(quick: bool) -> Vec<Step> {
 
 /// Clippy over all targets and all features that run on a CPU, with warnings as errors.
 fn clippy() -> Process {
-    Process::cargo()
-        .args([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--features",
-            FULL,
-            "--",
-            "-D",
-            "warnings",
-        ])
-        .builds(Announcement::new("the workspace", &FULL_PARTS))
+    let process = Process::cargo()
+        .args(["clippy", "--workspace", "--all-targets", "--features", FULL])
+        .builds(Announcement::new("the workspace", &FULL_PARTS));
+    without_warnings(process)
+}
+
+/// Makes warnings of Clippy errors.
+fn without_warnings(process: Process) -> Process {
+    process
+        .args(["--", "-D", "warnings"])
         .remedy("`rustup component add clippy` installs Clippy if it is missing")
 }
 
 /// Clippy over what the first command builds: code that only more features use is unused there, and
 /// the first thing that a new user would see is its warning.
 fn clippy_of_training() -> Process {
-    Process::cargo()
-        .args(["clippy", "-p", TRAIN.package, "--bin", TRAIN.binary, "--", "-D", "warnings"])
-        .builds(Announcement::new("the training program", &[]))
+    let process = Process::cargo()
+        .args(["clippy", "-p", TRAIN.package, "--bin", TRAIN.binary])
+        .builds(Announcement::new("the training program", &[]));
+    without_warnings(process)
 }
 
 /// Returns the build of the documentation, with warnings as errors.
@@ -78,7 +77,7 @@ pub(crate) fn type_check(backend: Backend) -> Process {
             .args(["--features".into(), format!("{FULL},{EXAMPLES}/{feature}")]),
         None => process,
     };
-    process.args(["--", "-D", "warnings"])
+    without_warnings(process)
 }
 
 /// Skips what only linking needs: with CUDA, CubeCL downloads LLVM unless docs.rs builds it.

@@ -2,9 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use crate::announcement::Announcement;
 use crate::process::Process;
-use crate::workspace::{FULL, FULL_PARTS, TESTED};
+use crate::test;
 
 /// The variable that makes it an error if network namespaces cannot be made.
 const NAMESPACES: &str = "BURN_DP_TEST_NAMESPACES";
@@ -31,13 +30,13 @@ fn with_namespaces(process: Process) -> Process {
 
 fn process(nextest: bool) -> Process {
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
-    let mut process = Process::cargo().args(runner.iter().copied());
-    for package in TESTED {
-        process = process.args(["-p", package]);
-    }
-    process
-        .args(["--features", FULL, "-p", "xtask", "--test", "remote", "--no-fail-fast"])
-        .builds(Announcement::new("the tests", &FULL_PARTS))
+    test::selected(Process::cargo().args(runner.iter().copied()), None).args([
+        "-p",
+        "xtask",
+        "--test",
+        "remote",
+        "--no-fail-fast",
+    ])
 }
 
 /// Makes a network namespace and removes it again.
@@ -56,7 +55,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::test;
 
     #[test]
     fn the_tests_of_servers_share_the_build_of_all_tests() {

@@ -72,7 +72,8 @@ fn of_accountant_program(nextest: bool) -> Process {
     tests.args(["--bins", "--no-fail-fast"]).default_env(CASES)
 }
 
-fn selected(mut process: Process, backend: Option<Backend>) -> Process {
+/// Returns a command over all tested packages, with the features and variables of the tests.
+pub(crate) fn selected(mut process: Process, backend: Option<Backend>) -> Process {
     for package in TESTED {
         process = process.args(["-p", package]);
     }
