@@ -122,6 +122,9 @@ impl Hashing {
     /// Starts to hash the sums that are on a device. Without a key nothing is bound to the sums,
     /// and only the sums on devices are checked for values that are not finite.
     pub(super) fn start(sums: &Sums, key: Option<&ContentKey>) -> Self {
+        if sums.memories.is_empty() {
+            return Self { words: None, rows: Vec::new() };
+        }
         let public = ContentKey::public();
         let key = key.unwrap_or(&public);
         let (mut memories, mut rows) = (Vec::new(), Vec::new());
