@@ -1,6 +1,11 @@
 //! Standard normal values as integers: the inverse distribution function in fixed point.
 
+#[cfg(target_arch = "x86_64")]
+use std::any::Any;
+
 use pulp::Simd;
+#[cfg(target_arch = "x86_64")]
+use pulp::x86::V4;
 use zeroize::Zeroize;
 
 use crate::random::{GROUP_BLOCKS, GROUP_WORDS, Group};
@@ -36,6 +41,7 @@ static COEFFICIENTS: [[u64; 4]; POLYNOMIALS] = {
 };
 
 /// Memory for the normal values of one group of words, erased on drop.
+#[repr(align(64))] // No vector is in two lines of the cache.
 pub(super) struct NormalValues {
     values: [i64; GROUP_WORDS],
     /// Which polynomials, and where.
@@ -67,7 +73,8 @@ impl NormalValues {
     /// A value is at most 0.76 units from the exact quantile. All operations are on integers, so
     /// every machine and device computes the same value.
     #[inline(always)]
-    pub(super) fn of<S: Simd>(&mut self, _: S, words: &Group) -> &[i64; GROUP_WORDS] {
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
+    pub(super) fn of<S: Simd>(&mut self, simd: S, words: &Group) -> &[i64; GROUP_WORDS] {
         // Each loop does one kind of work, so that the compiler can vectorize it.
         for index in 0..GROUP_WORDS / GROUP_BLOCKS {
             let range = index * GROUP_BLOCKS..(index + 1) * GROUP_BLOCKS;
@@ -82,14 +89,27 @@ impl NormalValues {
                 signs[block] = word.cast_signed() >> 63;
             }
         }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(&simd) = (&simd as &dyn Any).downcast_ref::<V4>() {
+            for i in 0..GROUP_WORDS / 8 {
+                let indices = &self.indices.as_chunks::<8>().0[i];
+                let places = &self.places.as_chunks::<8>().0[i];
+                let values = &mut self.values.as_chunks_mut::<8>().0[i];
+                let [c0, c1, c2_c3, c4] = eight_rows(simd, indices);
+                for j in 0..8 {
+                    let row = [c0[j], c1[j], c2_c3[j], c4[j]];
+                    values[j] = signed(polynomial(row, places[j]), values[j]);
+                }
+            }
+            return &self.values;
+        }
         // By index: where debug assertions are on, zipped iterators are not inlined.
         for i in 0..GROUP_WORDS {
             self.coefficients[i] = COEFFICIENTS[self.indices[i] as usize % POLYNOMIALS];
         }
         for i in 0..GROUP_WORDS {
-            let magnitude = polynomial(self.coefficients[i], self.places[i]).cast_signed();
-            // The sign without a branch.
-            self.values[i] = (magnitude ^ self.values[i]).wrapping_sub(self.values[i]);
+            let magnitude = polynomial(self.coefficients[i], self.places[i]);
+            self.values[i] = signed(magnitude, self.values[i]);
         }
         &self.values
     }
@@ -102,6 +122,33 @@ impl Drop for NormalValues {
         self.indices.zeroize();
         self.coefficients.as_flattened_mut().zeroize();
     }
+}
+
+/// Returns a magnitude with a sign, which is 0 or -1, without a branch.
+#[inline(always)]
+fn signed(magnitude: u64, sign: i64) -> i64 {
+    (magnitude.cast_signed() ^ sign).wrapping_sub(sign)
+}
+
+/// Returns the coefficients of eight polynomials, column by column.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn eight_rows(simd: V4, indices: &[u64; 8]) -> [[u64; 8]; 4] {
+    use bytemuck::must_cast;
+    let row = |i: usize| must_cast(COEFFICIENTS[indices[i] as usize % POLYNOMIALS]);
+    let simd = simd.avx512f;
+    let rows =
+        |low, high| simd._mm512_inserti64x4::<1>(simd._mm512_castsi256_si512(row(low)), row(high));
+    let [a, b, c, d] = [rows(0, 2), rows(1, 3), rows(4, 6), rows(5, 7)];
+    // Columns 0 and 2, and columns 1 and 3, of the rows 0 to 3 and 4 to 7.
+    let (low, next_low) = (simd._mm512_unpacklo_epi64(a, b), simd._mm512_unpackhi_epi64(a, b));
+    let (high, next_high) = (simd._mm512_unpacklo_epi64(c, d), simd._mm512_unpackhi_epi64(c, d));
+    [
+        must_cast(simd._mm512_shuffle_i64x2::<0b10_00_10_00>(low, high)),
+        must_cast(simd._mm512_shuffle_i64x2::<0b10_00_10_00>(next_low, next_high)),
+        must_cast(simd._mm512_shuffle_i64x2::<0b11_01_11_01>(low, high)),
+        must_cast(simd._mm512_shuffle_i64x2::<0b11_01_11_01>(next_low, next_high)),
+    ]
 }
 
 /// Returns octave e and place y of the probability 2^-(e+1) (1 - y / 2^65) that a word stands for.
@@ -153,6 +200,8 @@ fn polynomial([c0, c1, c2_c3, c4]: [u64; 4], t: u64) -> u64 {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use pulp::WithSimd;
+
     use super::*;
     use crate::random::architectures;
 
@@ -274,10 +323,36 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn values_do_not_depend_on_the_vector_unit() {
+        struct Values<'a>(&'a Group);
+        impl WithSimd for Values<'_> {
+            type Output = [i64; GROUP_WORDS];
+
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+                *NormalValues::new().of(simd, self.0)
+            }
+        }
+        let mut word = 1u64;
+        // A group for each octave: its polynomials in a random order.
+        for octave in 0..=63 {
+            let mut words = Group::new();
+            words.set_words(|| {
+                word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (word & 1 << 63) | (word.rotate_left(32) >> 1) >> octave
+            });
+            let expected = Values(&words).with_simd(pulp::Scalar::new());
+            for arch in architectures() {
+                assert_eq!(arch.dispatch(Values(&words)), expected, "{arch:?} {octave}");
+            }
+        }
+    }
+
+    #[test]
     fn leading_zeros_do_not_depend_on_the_vector_unit() {
         /// For each word, the zeros by the arithmetic of this vector unit.
         struct Zeros<'a>(&'a [u64]);
-        impl pulp::WithSimd for Zeros<'_> {
+        impl WithSimd for Zeros<'_> {
             type Output = Vec<u64>;
 
             #[inline(always)]

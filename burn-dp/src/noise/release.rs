@@ -119,16 +119,15 @@ impl WithSimd for Task<'_> {
         match self.noise {
             Noise::Ahead(piece) => self.grid.release(self.values, piece.normal()),
             Noise::Stream { keystream, first } => {
+                let (grid, mut finite) = (self.grid, true);
                 let mut group = NormalGroup::new();
-                let mut finite = true;
-                for (index, values) in (first..).zip(self.values.chunks_mut(GROUP_WORDS)) {
-                    let normal = group.draw(simd, keystream, index);
+                group.draw_all(simd, keystream, first, self.values, |values, normal| {
                     // The loop is compiled for whole groups, and once more for the rest.
                     finite &= match <&mut [f32; GROUP_WORDS]>::try_from(&mut *values) {
-                        Ok(values) => self.grid.release(values, normal),
-                        Err(_) => self.grid.release(values, normal),
+                        Ok(values) => grid.release(values, normal),
+                        Err(_) => grid.release(values, normal),
                     };
-                }
+                });
                 finite
             }
         }

@@ -22,22 +22,22 @@ impl WithSimd for StandardNormal<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        for (index, out) in (self.first..).zip(self.out.chunks_mut(GROUP_WORDS)) {
-            out.copy_from_slice(&self.group.draw(simd, self.keystream, index)[..out.len()]);
-        }
+        self.group.draw_all(simd, self.keystream, self.first, self.out, |out, normal| {
+            out.copy_from_slice(&normal[..out.len()]);
+        });
     }
 }
 
-/// The words of one group and their normal values; erased on drop.
+/// The words of two groups and the normal values of one; erased on drop.
 pub(super) struct NormalGroup {
-    words: Group,
+    words: [Group; 2],
     values: NormalValues,
 }
 
 impl NormalGroup {
     #[inline(always)]
     pub(super) fn new() -> Self {
-        Self { words: Group::new(), values: NormalValues::new() }
+        Self { words: [Group::new(), Group::new()], values: NormalValues::new() }
     }
 
     /// Fills `out` with the values of a keystream, from group `first` on, in units of 2^-40.
@@ -48,6 +48,29 @@ impl NormalGroup {
         Arch::new().dispatch(StandardNormal { group: self, keystream, first, out });
     }
 
+    /// Calls `take` with each part of `parts`, of the length of a group, and the values of its
+    /// group, from group `first` on, in units of 2^-40. The last part may be shorter.
+    #[inline(always)]
+    pub(super) fn draw_all<S: Simd, T>(
+        &mut self,
+        simd: S,
+        keystream: &Keystream,
+        first: u64,
+        parts: &mut [T],
+        mut take: impl FnMut(&mut [T], &[i64; GROUP_WORDS]),
+    ) {
+        for (index, parts) in (first..).step_by(2).zip(parts.chunks_mut(2 * GROUP_WORDS)) {
+            if parts.len() > GROUP_WORDS {
+                keystream.fill_two(simd, index, &mut self.words);
+            } else {
+                keystream.fill(simd, index, &mut self.words[0]);
+            }
+            for (words, part) in self.words.iter().zip(parts.chunks_mut(GROUP_WORDS)) {
+                take(part, self.values.of(simd, words));
+            }
+        }
+    }
+
     /// Returns the values of group `index`, in units of 2^-40.
     #[inline(always)]
     pub(super) fn draw<S: Simd>(
@@ -56,7 +79,7 @@ impl NormalGroup {
         keystream: &Keystream,
         index: u64,
     ) -> &[i64; GROUP_WORDS] {
-        keystream.fill(simd, index, &mut self.words);
-        self.values.of(simd, &self.words)
+        keystream.fill(simd, index, &mut self.words[0]);
+        self.values.of(simd, &self.words[0])
     }
 }

@@ -19,6 +19,7 @@ pub(crate) const DOUBLE_ROUNDS: u32 = 6;
 /// Sixteen consecutive ChaCha12 blocks: `words[w][b]` is word `w` of block `b`.
 ///
 /// A vector unit computes them in this order, so nothing is transposed.
+#[repr(align(64))] // No vector is in two lines of the cache.
 pub(crate) struct Group {
     words: [[u32; GROUP_BLOCKS]; 16],
 }
@@ -45,6 +46,15 @@ impl Group {
                 self.words[2 * index][block] = word as u32;
                 self.words[2 * index + 1][block] = (word >> 32) as u32;
             }
+        }
+    }
+
+    /// Sets the words of as many blocks as the vectors have lanes, from block `start` on.
+    #[inline(always)]
+    fn store<S: Simd>(&mut self, start: usize, words: [S::u32s; 16]) {
+        // Not zipped: where debug assertions are on, zipped iterators are not inlined.
+        for (index, word) in words.iter().enumerate() {
+            S::as_mut_simd_u32s(&mut self.words[index][start..]).0[0] = *word;
         }
     }
 
@@ -105,49 +115,93 @@ impl Keystream {
     /// Computes blocks `16 index .. 16 index + 16`, for a caller that has chosen the vector unit.
     #[inline(always)]
     pub(crate) fn fill<S: Simd>(&self, simd: S, index: u64, group: &mut Group) {
-        let lanes = S::U32_LANES;
+        let (lanes, first) = (S::U32_LANES, index.wrapping_mul(GROUP_BLOCKS as u64));
+        if lanes == 8 {
+            let [low, high] = self.blocks(simd, first);
+            group.store::<S>(0, low);
+            group.store::<S>(lanes, high);
+            return;
+        }
         for start in (0..GROUP_BLOCKS).step_by(lanes) {
-            self.fill_lanes(simd, index * GROUP_BLOCKS as u64 + start as u64, start, group);
+            let [blocks] = self.blocks(simd, first + start as u64);
+            group.store::<S>(start, blocks);
         }
     }
 
-    /// Computes as many blocks as the vectors have lanes, from block `first` on.
+    /// Computes the groups `index` and `index + 1`, faster than with two calls of `fill`.
     #[inline(always)]
-    fn fill_lanes<S: Simd>(&self, simd: S, first: u64, start: usize, group: &mut Group) {
-        let lanes = S::U32_LANES;
+    pub(crate) fn fill_two<S: Simd>(&self, simd: S, index: u64, groups: &mut [Group; 2]) {
+        let [one, other] = groups;
+        if S::U32_LANES == GROUP_BLOCKS {
+            let [low, high] = self.blocks(simd, index.wrapping_mul(GROUP_BLOCKS as u64));
+            one.store::<S>(0, low);
+            other.store::<S>(0, high);
+        } else {
+            self.fill(simd, index, one);
+            self.fill(simd, index + 1, other);
+        }
+    }
+
+    /// Computes `N` times as many blocks as the vectors have lanes, from block `first` on: 16
+    /// vectors of words each. `N` is one or two.
+    ///
+    /// Every operation of a quarter round waits for the one before it, and a processor with wide
+    /// vectors can begin more of them than the four quarter rounds of a block have.
+    #[inline(always)]
+    fn blocks<S: Simd, const N: usize>(&self, simd: S, first: u64) -> [[S::u32s; 16]; N] {
+        let mut initial = [self.state(simd, first); N];
+        if N == 2 {
+            initial[1] = self.state(simd, first.wrapping_add(S::U32_LANES as u64));
+        }
+        let mut x = initial;
+        for _ in 0..DOUBLE_ROUNDS {
+            quarter_rounds(simd, &mut x, 0, 4, 8, 12);
+            quarter_rounds(simd, &mut x, 1, 5, 9, 13);
+            quarter_rounds(simd, &mut x, 2, 6, 10, 14);
+            quarter_rounds(simd, &mut x, 3, 7, 11, 15);
+            quarter_rounds(simd, &mut x, 0, 5, 10, 15);
+            quarter_rounds(simd, &mut x, 1, 6, 11, 12);
+            quarter_rounds(simd, &mut x, 2, 7, 8, 13);
+            quarter_rounds(simd, &mut x, 3, 4, 9, 14);
+        }
+        // By index, as in `store`.
+        for i in 0..N {
+            for word in 0..16 {
+                x[i][word] = simd.add_u32s(x[i][word], initial[i][word]);
+            }
+        }
+        x
+    }
+
+    /// Returns the states before the first round, of as many blocks as the vectors have lanes.
+    #[inline(always)]
+    fn state<S: Simd>(&self, simd: S, first: u64) -> [S::u32s; 16] {
         // `first` is a multiple of the number of lanes, so the low half of the counter never
         // carries into the high half within a vector.
         let mut counters = [0u32; GROUP_BLOCKS];
         for (lane, counter) in counters.iter_mut().enumerate() {
             *counter = (first as u32).wrapping_add(lane as u32);
         }
-
-        let mut initial = [simd.splat_u32s(0); 16];
-        for (word, constant) in initial[..4].iter_mut().zip(CONSTANTS) {
-            *word = simd.splat_u32s(constant);
-        }
-        for (word, key) in initial[4..12].iter_mut().zip(self.key) {
-            *word = simd.splat_u32s(key);
-        }
-        initial[12] = simd.partial_load_u32s(&counters[..lanes]);
-        initial[13] = simd.splat_u32s((first >> 32) as u32);
-        initial[14] = simd.splat_u32s(self.stream as u32);
-        initial[15] = simd.splat_u32s((self.stream >> 32) as u32);
-
-        let mut x = initial;
-        for _ in 0..DOUBLE_ROUNDS {
-            quarter_round(simd, &mut x, 0, 4, 8, 12);
-            quarter_round(simd, &mut x, 1, 5, 9, 13);
-            quarter_round(simd, &mut x, 2, 6, 10, 14);
-            quarter_round(simd, &mut x, 3, 7, 11, 15);
-            quarter_round(simd, &mut x, 0, 5, 10, 15);
-            quarter_round(simd, &mut x, 1, 6, 11, 12);
-            quarter_round(simd, &mut x, 2, 7, 8, 13);
-            quarter_round(simd, &mut x, 3, 4, 9, 14);
-        }
-        for (word, (x, initial)) in group.words.iter_mut().zip(x.into_iter().zip(initial)) {
-            simd.partial_store_u32s(&mut word[start..start + lanes], simd.add_u32s(x, initial));
-        }
+        let all = |word: u32| simd.splat_u32s(word);
+        let ([c0, c1, c2, c3], [k0, k1, k2, k3, k4, k5, k6, k7]) = (CONSTANTS, self.key);
+        [
+            all(c0),
+            all(c1),
+            all(c2),
+            all(c3),
+            all(k0),
+            all(k1),
+            all(k2),
+            all(k3),
+            all(k4),
+            all(k5),
+            all(k6),
+            all(k7),
+            S::as_simd_u32s(&counters).0[0],
+            all((first >> 32) as u32),
+            all(self.stream as u32),
+            all((self.stream >> 32) as u32),
+        ]
     }
 }
 
@@ -170,6 +224,23 @@ impl WithSimd for Fill<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         self.keystream.fill(simd, self.index, self.group);
+    }
+}
+
+/// One quarter round of each state. Their instructions follow in turns.
+#[inline(always)]
+fn quarter_rounds<S: Simd, const N: usize>(
+    simd: S,
+    states: &mut [[S::u32s; 16]; N],
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+) {
+    // Not a loop, which would keep the states in memory.
+    quarter_round(simd, &mut states[0], a, b, c, d);
+    if N == 2 {
+        quarter_round(simd, &mut states[1], a, b, c, d);
     }
 }
 
@@ -214,6 +285,20 @@ pub(super) mod tests {
         group
     }
 
+    /// [`Keystream::fill_two`] for the vector unit that is dispatched to.
+    struct FillTwo<'a>(&'a Keystream, u64);
+
+    impl WithSimd for FillTwo<'_> {
+        type Output = [Group; 2];
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> [Group; 2] {
+            let mut groups = [Group::new(), Group::new()];
+            self.0.fill_two(simd, self.1, &mut groups);
+            groups
+        }
+    }
+
     #[test]
     fn the_block_function_gives_the_published_vector_of_chacha12() {
         // J. Strombergson, "Test Vectors for the Stream Cipher ChaCha", draft, 2013: TC1 with 256
@@ -245,7 +330,10 @@ pub(super) mod tests {
             let mut expected = [[0u64; 8]; GROUP_BLOCKS];
             expected.as_flattened_mut().iter_mut().for_each(|word| *word = rng.next_u64());
             for arch in architectures() {
-                let group = group(arch, &keystream, first);
+                // After the last block comes the first one.
+                let [group, next] = [first, first + 1].map(|first| group(arch, &keystream, first));
+                let [one, other] = arch.dispatch(FillTwo(&keystream, first));
+                assert_eq!([one.words, other.words], [group.words, next.words], "{arch:?}");
                 for (block, expected) in expected.iter().enumerate() {
                     for (index, &word) in expected.iter().enumerate() {
                         assert_eq!(group.word(index, block), word, "{arch:?} {block} {index}");
