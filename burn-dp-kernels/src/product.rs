@@ -57,9 +57,9 @@ pub fn weighted_product(left: Matrix, right: Matrix, factors: Option<&[f32]>) ->
 fn sum_products(left: Matrix, right: Matrix, factors: Option<Factors>) -> Vec<f32> {
     let left = left.transpose();
     let (rows, columns, depth) = (left.rows, right.columns, right.rows);
-    let mut sums = vec![0.0; rows * columns];
-    check(left, right, &sums);
     if depth < PARTS * DEPTH || rows * columns > MANY_SUMS {
+        let mut sums = vec![0.0; rows * columns];
+        check(left, right, &sums);
         add_rows(left, right, factors, &mut sums);
         return sums;
     }
@@ -68,12 +68,14 @@ fn sum_products(left: Matrix, right: Matrix, factors: Option<Factors>) -> Vec<f3
     let starts: Vec<usize> = (0..depth).step_by(part).collect();
     let sum_part = |start: usize| {
         let part = part.min(depth - start);
-        let factors = factors.map(|factors| factors.from(start));
+        let (left, right) = (left.columns(start, part), right.rows(start, part));
         let mut sums = vec![0.0; rows * columns];
-        add_blocks(left.columns(start, part), right.rows(start, part), factors, &mut sums, rows);
+        check(left, right, &sums);
+        add_blocks(left, right, factors.map(|factors| factors.from(start)), &mut sums, rows);
         sums
     };
-    let parts: Vec<Vec<f32>> = starts.into_par_iter().map(sum_part).collect();
+    let mut parts: Vec<Vec<f32>> = starts.into_par_iter().map(sum_part).collect();
+    let mut sums = parts.remove(0);
     for part in parts {
         sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
     }
