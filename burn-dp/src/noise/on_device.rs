@@ -163,14 +163,15 @@ fn a_device_hashes_sums_as_the_host() {
 
 #[test]
 fn parts_are_released_and_hashed_as_if_they_were_alone() {
-    let values: Vec<f32> = words().take(9_000).map(|word| (word as i64 as f32) * 1e-18).collect();
+    let values: Vec<f32> = words().take(14_400).map(|word| (word as i64 as f32) * 1e-18).collect();
     let mut source = NoiseSource::insecure(InsecureSeed(3));
     source.export_key();
     let key = source.begin_step(Purpose::Gradient, 2).unwrap().content_key().unwrap();
     // Not all values belong to a part, and the parts have other units than blocks of values.
-    let parts: Vec<Part> = [(0, 1), (3, 511), (514, 1), (515, 513), (1028, 129), (1200, 7_001)]
-        .map(|(first, values)| Part { first, values })
-        .to_vec();
+    let lengths = [(0, 1), (3, 511), (514, 1), (515, 513), (1_028, 129), (1_200, 7_001)];
+    let longer = [(8_201, 1_023), (9_224, 1_025), (10_300, 4_000)];
+    let parts = lengths.into_iter().chain(longer);
+    let parts: Vec<Part> = parts.map(|(first, values)| Part { first, values }).collect();
     let mechanisms = [0.3, 2.5].map(|std| GaussianMechanism::new(std, 0.5).unwrap());
     for device in on_device() {
         let sums = tensor(&values, &device);

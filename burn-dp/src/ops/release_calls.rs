@@ -29,8 +29,7 @@ pub(crate) fn native_release(sums: Vec<InParts<KeyedNoise>>) -> Vec<Vec<Tensor<1
             blocks += part.values.div_ceil(GROUP_VALUES) * GROUP_BLOCKS;
             values = to + part.values;
         }
-        let place = uploads.push(&sums.device(), &words);
-        let (place, device) = (place.first, place.device);
+        let Place { device, first: place } = uploads.push(sums.device(), words);
         let noise = PlacedNoise { place, parts: parts.len(), blocks, values, table };
         Some((sums, device, noise, released))
     };
@@ -54,35 +53,37 @@ pub(crate) fn native_part(values: &Tensor<1>, part: Part) -> Tensor<1> {
     Tensor::from_dispatch(Dispatch::native_part(values, part.first, part.values))
 }
 
-/// Words for the kernels of some devices.
+/// Words for the kernels of some devices, erased on drop.
 #[derive(Default)]
-struct Uploads(Vec<(Device, Zeroizing<Vec<u32>>)>);
+struct Uploads(Vec<(Device, Vec<Zeroizing<Vec<u32>>>)>);
 
 /// The place of some words.
-#[derive(Clone, Copy)]
 struct Place {
     device: usize,
     first: usize,
 }
 
 impl Uploads {
-    fn push(&mut self, device: &Device, words: &[u32]) -> Place {
-        let index = self.0.iter().position(|(found, _)| found == device).unwrap_or_else(|| {
-            self.0.push((device.clone(), Zeroizing::default()));
-            self.0.len() - 1
-        });
+    fn push(&mut self, device: Device, words: Zeroizing<Vec<u32>>) -> Place {
+        let index = self.0.iter().position(|(found, _)| *found == device).unwrap_or(self.0.len());
+        if index == self.0.len() {
+            self.0.push((device, Vec::new()));
+        }
         let of_device = &mut self.0[index].1;
-        let first = of_device.len();
-        of_device.extend(words);
+        let first = of_device.iter().map(|words| words.len()).sum();
+        of_device.push(words);
         Place { device: index, first }
     }
 
     fn finish(self) -> Vec<Tensor<1, Int>> {
-        let upload = |(device, words): &(Device, Zeroizing<Vec<u32>>)| {
-            let words = bytemuck::cast_slice::<u32, i32>(words);
-            Tensor::from_data(words, (device, DType::I32))
+        let upload = |(device, words): (Device, Vec<Zeroizing<Vec<u32>>>)| {
+            // Joined in memory that does not grow: growing would leave a copy of the keys behind.
+            let count = words.iter().map(|words| words.len()).sum();
+            let mut joined = Zeroizing::new(Vec::with_capacity(count));
+            words.iter().for_each(|words| joined.extend_from_slice(words));
+            Tensor::from_data(bytemuck::cast_slice::<u32, i32>(&joined), (&device, DType::I32))
         };
-        self.0.iter().map(upload).collect()
+        self.0.into_iter().map(upload).collect()
     }
 }
 
@@ -117,8 +118,7 @@ pub(crate) fn native_content_hash(values: Vec<InParts<ContentHash>>) -> Vec<Tens
             words.extend(&hash.words);
             units += count;
         }
-        let place = uploads.push(&values.device(), &words);
-        let (place, device) = (place.first, place.device);
+        let Place { device, first: place } = uploads.push(values.device(), words);
         (values, device, PlacedHashes { place, parts: parts.len(), words: stride, units })
     };
     let placed: Vec<_> = values.into_iter().map(place).collect();

@@ -34,6 +34,30 @@ pub(super) enum Sum {
     Device(usize, Part),
 }
 
+/// Sums that share memory on a device, or one alone.
+struct Memory {
+    device: Device,
+    is_shared: bool,
+    sums: Vec<Tensor<1>>,
+    /// Number of values of all sums.
+    values: usize,
+}
+
+impl Memory {
+    /// Returns whether a small sum of this many values on `device` may share the memory.
+    fn has_room(&self, device: &Device, values: usize) -> bool {
+        self.is_shared && self.device == *device && self.values + values <= SHARED_VALUES
+    }
+
+    /// Returns the sums one after another, `[values]`.
+    fn joined(mut self) -> Tensor<1> {
+        match self.sums.len() {
+            1 => self.sums.remove(0),
+            _ => Tensor::cat(self.sums, 0),
+        }
+    }
+}
+
 /// The sums of a step.
 pub(super) struct Sums {
     /// In the order in which the model visits the parameters.
@@ -55,41 +79,30 @@ impl Sums {
         placement: Placement,
     ) -> Result<Self, DpError> {
         let mut parameters = Vec::with_capacity(sums.len());
-        let mut memories: Vec<(Device, Vec<Tensor<1>>, usize)> = Vec::new();
+        let mut memories: Vec<Memory> = Vec::new();
         for (sum, values, device) in sums {
             let dtype = sum.as_ref().map_or(DType::F32, Tensor::dtype);
-            if placement != Placement::Host && is_released_on(&device, values, dtype) {
-                let sum = sum.unwrap_or_else(|| Tensor::zeros([values], (&device, DType::F32)));
-                let shares = |(of, sums, total): &(Device, Vec<Tensor<1>>, usize)| {
-                    let is_small = |values| (1..=SMALL_VALUES).contains(&values);
-                    *of == device
-                        && total + values <= SHARED_VALUES
-                        && is_small(values)
-                        && sums.iter().all(|sum| is_small(sum.dims()[0]))
-                };
-                let shared = memories
-                    .iter()
-                    .position(|memory| placement == Placement::Together && shares(memory));
-                let memory = shared.unwrap_or_else(|| {
-                    memories.push((device, Vec::new(), 0));
-                    memories.len() - 1
-                });
-                let (_, sums, total) = &mut memories[memory];
-                parameters.push(Sum::Device(memory, Part { first: *total, values }));
-                sums.push(sum);
-                *total += values;
+            if placement == Placement::Host || !is_released_on(&device, values, dtype) {
+                parameters.push(Sum::Host(match sum {
+                    Some(sum) => read(sum, "a clipped sum").await?.convert_dtype(DType::F32),
+                    None => TensorData::zeros::<f32, _>([values]),
+                }));
                 continue;
             }
-            parameters.push(Sum::Host(match sum {
-                Some(sum) => read(sum, "a clipped sum").await?.convert_dtype(DType::F32),
-                None => TensorData::zeros::<f32, _>([values]),
-            }));
+            let sum = sum.unwrap_or_else(|| Tensor::zeros([values], (&device, DType::F32)));
+            let is_small = (1..=SMALL_VALUES).contains(&values);
+            let is_shared = placement == Placement::Together && is_small;
+            let has_room = |memory: &Memory| is_shared && memory.has_room(&device, values);
+            let index = memories.iter().position(has_room).unwrap_or(memories.len());
+            if index == memories.len() {
+                memories.push(Memory { device, is_shared, sums: Vec::new(), values: 0 });
+            }
+            let part = Part { first: memories[index].values, values };
+            memories[index].sums.push(sum);
+            memories[index].values += values;
+            parameters.push(Sum::Device(index, part));
         }
-        let joined = |(_, mut sums, _): (Device, Vec<Tensor<1>>, usize)| match sums.len() {
-            1 => sums.remove(0),
-            _ => Tensor::cat(sums, 0),
-        };
-        Ok(Self { parameters, memories: memories.into_iter().map(joined).collect() })
+        Ok(Self { parameters, memories: memories.into_iter().map(Memory::joined).collect() })
     }
 
     /// Returns the number of values of each parameter, and the device where they are released;
@@ -127,23 +140,25 @@ impl Hashing {
         }
         let public = ContentKey::public();
         let key = key.unwrap_or(&public);
-        let (mut memories, mut rows) = (Vec::new(), Vec::new());
-        for (index, memory) in sums.memories.iter().enumerate() {
-            let mut parts = Vec::new();
-            for (position, sum) in sums.parameters.iter().enumerate() {
-                if let Sum::Device(of, part) = sum
-                    && *of == index
-                    && part.values > 0
-                {
-                    parts.push((*part, ContentHash { words: key.words(position as u32) }));
-                    rows.push((position, hash_units(part.values)));
+        let mut parts: Vec<Vec<(usize, Part)>> = vec![Vec::new(); sums.memories.len()];
+        for (position, sum) in sums.parameters.iter().enumerate() {
+            match *sum {
+                Sum::Device(memory, part) if part.values > 0 => {
+                    parts[memory].push((position, part));
                 }
-            }
-            if !parts.is_empty() {
-                memories.push((memory.clone(), parts));
+                _ => {}
             }
         }
-        let mut hashes = native_content_hash(memories);
+        let rows = |&(position, part): &(usize, Part)| (position, hash_units(part.values));
+        let rows = parts.iter().flatten().map(rows).collect();
+        let hashed = |(position, part): (usize, Part)| {
+            (part, ContentHash { words: key.words(position as u32) })
+        };
+        let memories = sums.memories.iter().cloned().zip(parts);
+        let memories = memories.filter(|(_, parts)| !parts.is_empty());
+        let memories =
+            memories.map(|(memory, parts)| (memory, parts.into_iter().map(hashed).collect()));
+        let mut hashes = native_content_hash(memories.collect());
         let words = match hashes.len() {
             0 | 1 => hashes.pop(),
             _ => {
