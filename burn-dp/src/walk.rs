@@ -11,34 +11,57 @@ use burn::tensor::{
 
 use crate::device_read::{Read, read};
 
-/// A place in the module tree.
+/// A place in the module tree. Its memory is used again: a training step walks the model several
+/// times.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    /// The parts of the path: the names of modules, and the name of the value.
-    pub(crate) names: Vec<String>,
-    /// For each part of the path, the type of the module that holds it.
-    pub(crate) containers: Vec<String>,
+    path: String,
+    names: Vec<String>,
+    containers: Vec<String>,
+    /// Number of parts of the path. The names and containers after them are of earlier places.
+    depth: usize,
 }
 
 impl Place {
     pub(crate) fn enter(&mut self, name: &str, container_type: &str) {
-        self.names.push(name.to_string());
-        self.containers.push(container_type.to_string());
+        if self.depth > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        if self.depth == self.names.len() {
+            self.names.push(String::new());
+            self.containers.push(String::new());
+        }
+        name.clone_into(&mut self.names[self.depth]);
+        container_type.clone_into(&mut self.containers[self.depth]);
+        self.depth += 1;
     }
 
     pub(crate) fn exit(&mut self) {
-        self.names.pop();
-        self.containers.pop();
+        let Some(depth) = self.depth.checked_sub(1) else { return };
+        let part = self.names[depth].len() + usize::from(depth > 0);
+        self.path.truncate(self.path.len() - part);
+        self.depth = depth;
     }
 
     /// Returns the path.
-    pub(crate) fn path(&self) -> String {
-        self.names.join(".")
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the parts of the path: the names of modules, and the name of the value.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names[..self.depth]
+    }
+
+    /// Returns, for each part of the path, the type of the module that holds it.
+    pub(crate) fn containers(&self) -> &[String] {
+        &self.containers[..self.depth]
     }
 
     /// Returns the name of the struct that holds the value, if a struct holds it.
     pub(crate) fn holder(&self) -> Option<&str> {
-        self.containers.last()?.strip_prefix("Struct:")
+        self.containers().last()?.strip_prefix("Struct:")
     }
 }
 
@@ -177,7 +200,7 @@ pub(crate) fn for_each_parameter<M: Module>(
 ) {
     for_each_value(model, |place, value| {
         if let Value::Float(parameter) = value {
-            visit(&place.path(), &parameter);
+            visit(place.path(), &parameter);
         }
     });
 }
@@ -262,7 +285,7 @@ impl ModuleMapper for Walk<&mut NewValue<'_>> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let value = param.base();
         let parameter = self.reference(param.id, &value);
-        let Some(new) = (self.call)(&self.place.path(), &parameter) else { return param };
+        let Some(new) = (self.call)(self.place.path(), &parameter) else { return param };
         let new = new.to_device(&value.device().inner()).cast(value.dtype());
         let new: Tensor<D> = new.reshape(value.shape());
         let new = match value.gradient_checkpointing_strategy() {

@@ -35,7 +35,7 @@ struct Walk {
 
 impl Walk {
     fn add<const D: usize, K: Basic + 'static>(&mut self, id: ParamId, tensor: Tensor<D, K>) {
-        self.reads.push((self.place.path(), id, Box::pin(read(tensor, "a parameter"))));
+        self.reads.push((self.place.path().to_string(), id, Box::pin(read(tensor, "a parameter"))));
     }
 }
 

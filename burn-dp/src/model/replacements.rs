@@ -197,10 +197,10 @@ fn layers<M: Module>(model: &M) -> BTreeMap<String, Layer> {
     let mut layers = BTreeMap::<String, Layer>::new();
     for_each_value(model, |place, value| {
         let Value::Float(parameter) = value else { return };
-        let name = place.names.last().cloned().unwrap_or_default();
-        let holder = &place.names[..place.names.len().saturating_sub(1)];
+        let name = place.names().last().cloned().unwrap_or_default();
+        let holder = &place.names()[..place.names().len().saturating_sub(1)];
         let layer = layers.entry(holder.join(".")).or_default();
-        layer.name = place.containers.last().map(|container| {
+        layer.name = place.containers().last().map(|container| {
             let name = container.rsplit(':').next().unwrap_or(container);
             if PrivateScope::is_open() { format!("Private<{name}>") } else { name.to_string() }
         });

@@ -104,8 +104,8 @@ impl ModelScan {
                           the forward pass";
             self.fault(FaultKind::NotYet, place.path(), reason);
         } else if let Some(depth) = adapted(place) {
-            let (path, name) = (&place.names[..depth], &place.names[depth]);
-            if name == "lora" && may_be_adapted(path, &place.containers[..depth]) {
+            let (path, name) = (&place.names()[..depth], &place.names()[depth]);
+            if name == "lora" && may_be_adapted(path, &place.containers()[..depth]) {
                 return;
             }
             let reason = format!(
@@ -125,7 +125,7 @@ impl ModelScan {
 
     fn add_flag(&mut self, place: &Place, flag: &Param<Flag>) {
         let holder = place.holder().filter(|_| flag.val().is_enabled());
-        let (Some(holder), [layer @ .., _]) = (holder, place.names.as_slice()) else { return };
+        let (Some(holder), [layer @ .., _]) = (holder, place.names()) else { return };
         let layer = layer.join(".");
         if RANDOM_LAYERS.contains(&holder) && !PrivateScope::is_open() {
             let instead = match replaceable(place) {
@@ -149,7 +149,7 @@ impl ModelScan {
     }
 
     fn add_parameter(&mut self, place: &Place, parameter: &ParameterRef<'_>) {
-        let (id, path) = (parameter.id, place.path());
+        let (id, path) = (parameter.id, place.path().to_string());
         if !parameter.is_trained {
             self.frozen.entry(id).or_insert(path);
             return;
@@ -179,18 +179,18 @@ impl ModelScan {
 
 /// Returns path and type of the outermost layer around `place` that has a private counterpart.
 fn replaceable(place: &Place) -> Option<(String, String)> {
-    place.containers.iter().enumerate().find_map(|(depth, container)| {
+    place.containers().iter().enumerate().find_map(|(depth, container)| {
         let (_, name) = container.split_once(':')?;
         LAYERS
             .iter()
             .any(|row| row.layer == name)
-            .then(|| (place.names[..depth].join("."), name.to_string()))
+            .then(|| (place.names()[..depth].join("."), name.to_string()))
     })
 }
 
 /// Returns the number of path parts up to the adapted parameter, if `place` belongs to an adapter.
 fn adapted(place: &Place) -> Option<usize> {
-    place.containers.iter().position(|name| name == "Reparameterization")
+    place.containers().iter().position(|name| name == "Reparameterization")
 }
 
 /// Returns whether the parameter at `path` is a weight that private layers apply with a low-rank

@@ -71,7 +71,7 @@ impl UnitScope {
             if place.holder().is_some_and(|layer| KEYED_LAYERS.contains(&layer)) {
                 // A layer that the model holds twice has one path, and its uses are counted.
                 layers.entry(flag.id).or_insert_with(|| {
-                    let key = randomness.of_layer(&place.path());
+                    let key = randomness.of_layer(place.path());
                     Layer { key, uses: 0 }
                 });
             }

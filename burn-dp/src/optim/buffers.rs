@@ -187,12 +187,12 @@ async fn collect<M: Module>(model: &M, packed: bool) -> Result<Values, DpError> 
     for_each_value(model, |place, value| {
         let stored = match value {
             Value::Float(parameter) if parameter.is_trained => {
-                found.trained.insert(place.path());
+                found.trained.insert(place.path().to_string());
                 return;
             }
             Value::Float(parameter) if parameter.value.is_packed() => {
                 if packed {
-                    reads.push((place.path(), parameter.value.read("a packed value")));
+                    reads.push((place.path().to_string(), parameter.value.read("a packed value")));
                 }
                 return;
             }
@@ -201,7 +201,7 @@ async fn collect<M: Module>(model: &M, packed: bool) -> Result<Values, DpError> 
             Value::Bool(values) => Stored::Bool(values()),
             Value::Flag(_) => return,
         };
-        found.stored.insert(place.path(), stored);
+        found.stored.insert(place.path().to_string(), stored);
     });
     for (path, read) in reads {
         found.stored.insert(path, Stored::Packed(blake3::hash(read.await?.as_bytes())));
