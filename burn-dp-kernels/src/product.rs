@@ -30,7 +30,9 @@ const TRANSPOSE: usize = 2;
 /// Adds `left · right` to `sums`, `[left rows, right columns]`, on all cores. The sums of a row do
 /// not depend on the other rows, bit for bit.
 pub fn add_product(left: Matrix, right: Matrix, sums: &mut [f32]) {
-    check(left, right, sums);
+    check(left, right);
+    let size = left.rows * right.columns;
+    assert_eq!(sums.len(), size, "a product has the rows and columns of its factors");
     add_rows(left, right, None, sums);
 }
 
@@ -56,10 +58,10 @@ pub fn weighted_product(left: Matrix, right: Matrix, factors: Option<&[f32]>) ->
 /// Returns `leftᵀ · diag(factors) · right`, whose right factor is packed.
 fn sum_products(left: Matrix, right: Matrix, factors: Option<Factors>) -> Vec<f32> {
     let left = left.transpose();
+    check(left, right);
     let (rows, columns, depth) = (left.rows, right.columns, right.rows);
     if depth < PARTS * DEPTH || rows * columns > MANY_SUMS {
         let mut sums = vec![0.0; rows * columns];
-        check(left, right, &sums);
         add_rows(left, right, factors, &mut sums);
         return sums;
     }
@@ -68,10 +70,9 @@ fn sum_products(left: Matrix, right: Matrix, factors: Option<Factors>) -> Vec<f3
     let starts: Vec<usize> = (0..depth).step_by(part).collect();
     let sum_part = |start: usize| {
         let part = part.min(depth - start);
-        let (left, right) = (left.columns(start, part), right.rows(start, part));
+        let factors = factors.map(|factors| factors.from(start));
         let mut sums = vec![0.0; rows * columns];
-        check(left, right, &sums);
-        add_blocks(left, right, factors.map(|factors| factors.from(start)), &mut sums, rows);
+        add_blocks(left.columns(start, part), right.rows(start, part), factors, &mut sums, rows);
         sums
     };
     let mut parts: Vec<Vec<f32>> = starts.into_par_iter().map(sum_part).collect();
@@ -82,10 +83,8 @@ fn sum_products(left: Matrix, right: Matrix, factors: Option<Factors>) -> Vec<f3
     sums
 }
 
-fn check(left: Matrix, right: Matrix, sums: &[f32]) {
-    let (rows, columns) = (left.rows, right.columns);
+fn check(left: Matrix, right: Matrix) {
     assert_eq!(left.columns, right.rows, "the factors of a product fit");
-    assert_eq!(sums.len(), rows * columns, "a product has the rows and columns of its factors");
 }
 
 /// Adds a product; the cores compute different rows.
@@ -230,6 +229,21 @@ mod tests {
             let factors = values(examples, 0.3);
             let expected = exact(left.transpose(), right, |row| factors[row / positions]);
             check(&weighted_product(left, right, Some(&factors)), 0.0, &expected, inner + 1);
+        }
+    }
+
+    #[test]
+    fn weighted_products_of_factors_with_other_numbers_of_rows_are_refused() {
+        // Below and above the number of terms that are added in parts.
+        for terms in [3, PARTS * DEPTH] {
+            let values = values(2 * terms + 2, 0.1);
+            let matrix = |rows: usize| Matrix::new(&values[..2 * rows], [rows, 2]);
+            for [left, right] in [[terms + 1, terms], [terms, terms + 1]] {
+                let product = || weighted_product(matrix(left), matrix(right), None);
+                let refused = std::panic::catch_unwind(product).unwrap_err();
+                let message = refused.downcast_ref::<String>().unwrap();
+                assert!(message.contains("the factors of a product fit"), "{message}");
+            }
         }
     }
 
